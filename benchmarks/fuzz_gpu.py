@@ -50,9 +50,7 @@ def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
             f"{n},{n % 5},A10,{n},{n % 9 / 2},{1 + n % 3},{submit},{end - start},HP"
         )
         lines_by_format["sia"].append(f"{times[0]},{end - start}.0,{gpus},{gpus * (end - start)}.0,11cb48")
-        lines_by_format["lumos_philly"].append(
-            f"{n},{end - start},{start - submit},{1502114581 + submit},{gpus}"
-        )
+        lines_by_format["lumos_philly"].append(f"{n},{end - start},{start - submit},{1502114581 + submit},{gpus}")
         lines_by_format["helios"].append(
             f"{n},u{n % 4},vcJ,{gpus},{n},{1 + n % 2},COMPLETED,{times[0]},{times[1]},{times[2]},{end - start},0"
         )
@@ -68,9 +66,7 @@ def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
             f"{n % 5 * 50}.0,T4"
         )
         for kind, moment in ((0, submit), (1, start), (4, end)):
-            lines_by_format["google2011_tasks"].append(
-                f"{moment}000000,,{n},0,7,{kind},u=,0,9,0.0{n},0.01,0.001,0"
-            )
+            lines_by_format["google2011_tasks"].append(f"{moment}000000,,{n},0,7,{kind},u=,0,9,0.0{n},0.01,0.001,0")
             lines_by_format["google2011_jobs"].append(f"{moment}000000,,{n},{kind},u=,0,name=,logical=")
         for kind, moment in ((0, submit), (3, start), (6, end)):
             lines_by_format["google2019_csv"].append(f"{moment}000000,{kind},{n},0,0,103,0.01")
@@ -81,13 +77,7 @@ def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
         detail = [{"ip": "m1", "gpus": [f"gpu{i}" for i in range(gpus)]}]
         attempt = {"start_time": times[1], "end_time": times[2], "detail": detail}
         philly.append(
-            {
-                "status": "Pass",
-                "vc": "v",
-                "jobid": f"a_{n}",
-                "attempts": [attempt],
-                "submitted_time": times[0],
-            }
+            {"status": "Pass", "vc": "v", "jobid": f"a_{n}", "attempts": [attempt], "submitted_time": times[0]}
         )
     lines_by_format["philly"] = json.dumps(philly, indent=0).split("\n")
     return {name: ("\n".join(lines) + "\n").encode() for name, lines in lines_by_format.items()}

@@ -44,22 +44,14 @@ def samples() -> dict[str, bytes]:
         (i + 1, 60 * i, int(rng.integers(0, 900)), int(rng.integers(0, 5000)), int(rng.integers(1, 64)))
         for i in range(40)
     ]
-    swf = [
-        "; Version: 2.2",
-        "; MaxProcs: 64 (16 x 4)",
-        "; UnixStartTime: 1000000000",
-        "; Queue: 1 batch",
-        ";",
-    ]
+    swf = ["; Version: 2.2", "; MaxProcs: 64 (16 x 4)", "; UnixStartTime: 1000000000", "; Queue: 1 batch", ";"]
     extended, wide, events, djc, lumos, nrel, sacct, other = [], [], [], [], [], [], [], []
     own = ["job_id,submit_s,runtime_s,estimate_s,nodes,user,queue,status,wait_s,after_id,think_s"]
     djc.append(
         "JOB_NAME,COBALT_JOBID,MACHINE_NAME,QUEUED_TIMESTAMP,START_TIMESTAMP,END_TIMESTAMP,USERNAME_GENID,"
         "PROJECT_NAME_GENID,QUEUE_NAME,WALLTIME_SECONDS,RUNTIME_SECONDS,NODES_USED,NODES_REQUESTED,CORES_USED,EXIT_STATUS"
     )
-    lumos.append(
-        ",job,user,project,state,gpu_num,cpu_num,node_num,submit_time,wait_time,run_time,wall_time,new_status"
-    )
+    lumos.append(",job,user,project,state,gpu_num,cpu_num,node_num,submit_time,wait_time,run_time,wall_time,new_status")
     nrel.append(
         "job_id;user;account;partition;qos;wallclock_req;nodes_req;processors_req;gpus_req;submit_time;start_time;"
         "end_time;run_time;state;name"
@@ -68,9 +60,7 @@ def samples() -> dict[str, bytes]:
         "JobID|JobIDRaw|User|Account|Partition|QOS|JobName|Submit|Start|End|Elapsed|Timelimit|AllocNodes|AllocCPUS|"
         "ReqMem|AllocTRES|State|ExitCode|SubmitLine|WorkDir"
     )
-    other.append(
-        "ConsumedEnergyRaw|CPUTimeRAW|ReqCPUS|ReqMem|ReqNodes|ResvCPURAW|Submit|TimelimitRaw|Partition|State"
-    )
+    other.append("ConsumedEnergyRaw|CPUTimeRAW|ReqCPUS|ReqMem|ReqNodes|ResvCPURAW|Submit|TimelimitRaw|Partition|State")
     for job, submit, wait, run, procs in rows:
         limit = run + 600
         tail = f"{job % 5} 1 {job % 7} {job % 2} -1 {job - 3 if job % 9 == 0 else -1} -1"
@@ -107,9 +97,7 @@ def samples() -> dict[str, bytes]:
             f"4Gn|billing=1,cpu={procs * 4},mem=4G,node={procs},gres/gpu=2|{state}|0:0|{submit_line}|/home/u"
         )
         if job % 3 == 0:
-            sacct.append(
-                f"{key}.batch|{job}.batch||acc|||batch|{tb}|{tb}|{tc}|0-01:00:00||1|4||cpu=4|COMPLETED|0:0||"
-            )
+            sacct.append(f"{key}.batch|{job}.batch||acc|||batch|{tb}|{tb}|{tc}|0-01:00:00||1|4||cpu=4|COMPLETED|0:0||")
         other.append(f"{run * 10}|{run * 4}|4|100Mc|1|{wait}|{ta}|{limit // 60}|batch|{state}")
         own.append(f'{job},{submit}.5,{run},{limit},{procs},"u, {job % 4}",batch,1,{wait},,')
     lines_by_format = {
@@ -153,15 +141,7 @@ def real_heads(lines: int = 60) -> dict[str, bytes]:
 
 def mutated_line(line: str, rng: np.random.Generator) -> str:
     """The line with one error."""
-    delimiter = (
-        "|"
-        if "|" in line
-        else ";"
-        if line.count(";") > 3
-        else ","
-        if "," in line and "{" not in line
-        else " "
-    )
+    delimiter = "|" if "|" in line else ";" if line.count(";") > 3 else "," if "," in line and "{" not in line else " "
     fields = line.split(delimiter)
     field, position = int(rng.integers(len(fields))), int(rng.integers(len(line) + 1))
     replacement = NASTY[int(rng.integers(len(NASTY)))]
@@ -195,9 +175,7 @@ def mutated(data: bytes, rng: np.random.Generator) -> tuple[bytes, int]:
     lines = data.decode("utf-8", "replace").split("\n")
     chosen = rng.random(len(lines)) < rng.choice([0.05, 0.3, 1.0])
     if rng.random() < 0.8:
-        chosen[: min(6, len(lines) // 4)] = (
-            False  # Usually keep the header, which decides which reader is tested.
-        )
+        chosen[: min(6, len(lines) // 4)] = False  # Usually keep the header, which decides which reader is tested.
     lines = [mutated_line(line, rng) if broken else line for line, broken in zip(lines, chosen, strict=True)]
     match int(rng.integers(12)):
         case 0:
@@ -265,9 +243,7 @@ class IntactLines:
             assert job in row_of, f"job {job} is lost although its line is intact"
             row = row_of[job]
             values = [jobs[name][row] for name in ("submit_s", "runtime_s", "nodes")]
-            assert values == self.expected[job], (
-                f"job {job} reads {values}, its line says {self.expected[job]}"
-            )
+            assert values == self.expected[job], f"job {job} reads {values}, its line says {self.expected[job]}"
         return len(intact)
 
 
@@ -285,9 +261,7 @@ SAMPLES = {
 """By sample: the pattern of the job number, the number of header lines, and the end of a complete line."""
 
 
-def check(
-    path: Path, data_mutated: bytes, intact_lines_of: IntactLines | None, keep: bool
-) -> tuple[str, int]:
+def check(path: Path, data_mutated: bytes, intact_lines_of: IntactLines | None, keep: bool) -> tuple[str, int]:
     """Read the file; return the outcome and the number of compared lines. AssertionError: a requirement is violated."""
     path.write_bytes(data_mutated)
     try:
@@ -299,9 +273,7 @@ def check(
     accounted = report_read.jobs + report_read.dropped + report_read.folded
     assert report_read.rows_read == accounted, f"{report_read.rows_read} rows read, {accounted} accounted for"
     assert jobs.order is None, "not sorted"
-    assert np.isfinite(jobs["submit_s"]).all() and np.isfinite(jobs["runtime_s"]).all(), (
-        "times that are no numbers"
-    )
+    assert np.isfinite(jobs["submit_s"]).all() and np.isfinite(jobs["runtime_s"]).all(), "times that are no numbers"
     json.dumps(dict(jobs.meta), allow_nan=False)
     if intact_lines_of is None or any("seen before" in entry.reason for entry in report_read.entries):
         return "read", 0  # A broken line may have taken the number of another job.
@@ -318,15 +290,11 @@ def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> C
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         path = Path(folder) / "log"
-        intact_lines = {
-            name: IntactLines(samples_by_name[name], *spec, path) for name, spec in SAMPLES.items()
-        }
+        intact_lines = {name: IntactLines(samples_by_name[name], *spec, path) for name, spec in SAMPLES.items()}
         while counts["lines"] < lines:
             name = names[int(rng.integers(len(names)))]
             data_mutated, broken = (
-                (flipped(samples_by_name[name], rng), 1)
-                if name == "parquet"
-                else mutated(samples_by_name[name], rng)
+                (flipped(samples_by_name[name], rng), 1) if name == "parquet" else mutated(samples_by_name[name], rng)
             )
             try:
                 outcome, compared = check(path, data_mutated, intact_lines.get(name), bool(rng.integers(2)))

@@ -31,9 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
         for second in range(seconds):
             recorder.write([_row(second, number) for number in range(GPUS)])
         per_sample_s = (time.perf_counter() - start_time) / seconds
-        _say(
-            f"writing        {per_sample_s * 1e3:.2f} ms per sample of {GPUS} GPUs, {_peak_mb():.0f} MB of memory"
-        )
+        _say(f"writing        {per_sample_s * 1e3:.2f} ms per sample of {GPUS} GPUs, {_peak_mb():.0f} MB of memory")
         size_mb = sum(piece.stat().st_size for piece in path.iterdir()) / 1e6
         start_time = time.perf_counter()
         recorder.close()

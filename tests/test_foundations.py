@@ -48,9 +48,7 @@ def test_unknown_name_without_a_suggestion():
     assert str(UnknownNameError("policy", "zzz", ["fcfs"])) == "unknown policy 'zzz'; known: fcfs"
 
 
-@pytest.mark.parametrize(
-    "error", [UnknownNameError("policy", "sfj", ["sjf"]), MissingExtraError("polars", "polars")]
-)
+@pytest.mark.parametrize("error", [UnknownNameError("policy", "sfj", ["sjf"]), MissingExtraError("polars", "polars")])
 def test_errors_can_be_pickled(error):
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)

@@ -204,14 +204,7 @@ def test_bad_wrapping():
 
 def test_steps_may_change():
     series = Series.from_samples([0, 30, 60, 75, 90], [1, 2, 3, 4, 5])
-    assert series.edge_s.tolist() == [
-        0,
-        30,
-        60,
-        75,
-        90,
-        105,
-    ]  # the last step has the length of the one before
+    assert series.edge_s.tolist() == [0, 30, 60, 75, 90, 105]  # the last step has the length of the one before
     assert series.meta == {"samples": 5, "step_s": 22.5, "holes": 0}
 
 
@@ -219,9 +212,7 @@ def test_unsorted_duplicate_and_missing_samples():
     series = Series.from_samples([60, 0, 60, 180, 120], [2, 1, 2, 4, math.nan])
     assert series.edge_s.tolist() == [0, 60, 180, 270]
     assert series.value.tolist() == [1, 2, 4]
-    with pytest.raises(
-        InputError, match=r"1 time\(s\) occur twice with different values, first 60 s with 2 and 3"
-    ):
+    with pytest.raises(InputError, match=r"1 time\(s\) occur twice with different values, first 60 s with 2 and 3"):
         Series.from_samples([0, 60, 60], [1, 2, 3])
 
 
@@ -240,9 +231,7 @@ def test_gaps():
     assert interpolated.value.tolist() == pytest.approx([1, 2, 4, 6, 8, 10, 12, 14, 9])
     assert float(Series.from_samples(time, value, longest_s=300).at(419)) == 4
     for step in (240, 120):  # a sample is valid for up to three steps
-        assert (
-            len(Series.from_samples([0, 60, 120, 120 + step, 180 + step], np.arange(5), longest_s=240)) == 5
-        )
+        assert len(Series.from_samples([0, 60, 120, 120 + step, 180 + step], np.arange(5), longest_s=240)) == 5
     with pytest.raises(InputError, match="and 2 more"):
         Series.from_samples([0, 1, 2, 3, 4, 5, 6, 7, 17, 27, 37, 47, 57], np.arange(13))
 

@@ -71,10 +71,7 @@ tables:
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
 
-OPTIONS = {
-    "prediction-accuracy": ("logs",),
-    "synthetic-fidelity": ("logs", "models", "seeds", "out", "processes"),
-}
+OPTIONS = {"prediction-accuracy": ("logs",), "synthetic-fidelity": ("logs", "models", "seeds", "out", "processes")}
 """Options that only some tables accept."""
 
 
@@ -110,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--oracles", metavar="DIR", help="folder of recorded results (default: oracles/ beside the data)"
     )
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    parser.add_argument(
-        "--logs", metavar="A,B", help="prediction-accuracy, synthetic-fidelity: only these logs"
-    )
+    parser.add_argument("--logs", metavar="A,B", help="prediction-accuracy, synthetic-fidelity: only these logs")
     parser.add_argument("--models", metavar="A,B", help="synthetic-fidelity: only these generators")
     parser.add_argument("--seeds", metavar="A,B", help="synthetic-fidelity: seeds of the samples")
     parser.add_argument(
@@ -129,9 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "out" in table_options:
         table_options["folder"] = table_options.pop("out")
     try:
-        results = module.results(
-            Sources.find(options.data, options.oracles), _print_progress, **table_options
-        )
+        results = module.results(Sources.find(options.data, options.oracles), _print_progress, **table_options)
     except KilowaitError as error:
         _print_progress(f"error: {' '.join(str(error).split())}")
         return 2

@@ -35,14 +35,9 @@ from kilowait import agents
 from kilowait.agents.evolution.objectives import mean_bsld
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.comparison import (
-    PolicyScores,
-    Windows,
-    cut_windows,
-    pairwise_tests,
-    split,
-)
-from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
+from kilowait.evaluation.comparison import PolicyScores, Windows, cut_windows, pairwise_tests, split
+from kilowait.experiments.policy_names import resolve_policy
+from kilowait.experiments.scenario import Scenario, prepare_scenario
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 
@@ -133,9 +128,7 @@ def on_their_windows(path: str, policy: Any) -> float:
     jobs, cluster = workload(path)
     starts = rlscheduler.window_starts(*rlscheduler.DRAWS["windows1024"], jobs=len(jobs))
     length = rlscheduler.DRAWS["windows1024"][2]
-    values = [
-        mean_bsld(kw.simulate(jobs[first : first + length], cluster, policy, "easy")) for first in starts
-    ]
+    values = [mean_bsld(kw.simulate(jobs[first : first + length], cluster, policy, "easy")) for first in starts]
     return float(np.mean(values))
 
 
@@ -153,9 +146,7 @@ def run_task(log: str, path: str, algo: str, seed: int, folder: Path, seconds: f
         policy = agent.policy if algo == "cma-es" else agent
         output = {"values": evaluate(path, policy), "training_s": training_s}
         if algo == "cma-es":
-            output["went"] = {
-                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
-            }
+            output["went"] = {name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")}
         if log == "lublin_256":
             output["their_windows"] = on_their_windows(path, policy)
     Path(f"{stem}.judged.json").write_text(json.dumps(output) + "\n", encoding="utf-8")
@@ -186,18 +177,14 @@ def train_all(
 def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str, Any]:
     """Results from the folder; missing agents are trained one after another, which takes hours."""
     train_all(sources, folder, 1, math.inf, ("rules", "look-ahead", *LEARNERS), say)
-    return {
-        log: _compared(folder, log, workload(str(sources.file(name, "")))[0]) for log, name in LOGS.items()
-    }
+    return {log: _compared(folder, log, workload(str(sources.file(name, "")))[0]) for log, name in LOGS.items()}
 
 
 def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
     """Every policy and algorithm on one log, compared with the best policy."""
 
     def load_result(task_name: str, seed: int) -> dict[str, Any]:
-        saved: dict[str, Any] = json.loads(
-            (folder / f"{log}-{task_name}-{seed}.judged.json").read_text("utf-8")
-        )
+        saved: dict[str, Any] = json.loads((folder / f"{log}-{task_name}-{seed}.judged.json").read_text("utf-8"))
         return saved
 
     values: dict[str, Any] = dict(load_result("rules", 0)["values"])
@@ -226,13 +213,7 @@ def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
             "verdict": "best policy" if pair is None else pair.verdict,
             **learned.get(name, {}),
         }
-    return {
-        "windows": len(cut),
-        "words": cut.description,
-        "overlap": cut.overlap,
-        "best_rule": best,
-        "rows": rows,
-    }
+    return {"windows": len(cut), "words": cut.description, "overlap": cut.overlap, "best_rule": best, "rows": rows}
 
 
 def text(log_results: dict[str, Any]) -> str:
@@ -270,8 +251,7 @@ def text(log_results: dict[str, Any]) -> str:
         learner_rows = [log_result["rows"][learner] for log_result in log_results.values()]
         ratio = float(np.exp(np.mean([math.log(row["ratio"]) for row in learner_rows])))
         counts = {
-            word: sum(row["verdict"] == word for row in learner_rows)
-            for word in ("better", "undecided", "worse")
+            word: sum(row["verdict"] == word for row in learner_rows) for word in ("better", "undecided", "worse")
         }
         below = sum(row["ratio"] < 1 for row in learner_rows)
         lines.append(
@@ -296,9 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=math.inf, metavar="N", help="maximum training time of a network"
     )
-    parser.add_argument(
-        "--only", metavar="A,B", help="learners to train: cma-es, ppo, d3qn, sac, look-ahead, rules"
-    )
+    parser.add_argument("--only", metavar="A,B", help="learners to train: cma-es, ppo, d3qn, sac, look-ahead, rules")
     parser.add_argument("--agents", metavar="DIR", help="print the table of the agents in this folder")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
     options = parser.parse_args(arguments)

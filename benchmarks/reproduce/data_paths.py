@@ -32,18 +32,14 @@ class Sources:
             raise InputError("the folder of real logs is unknown; give --data DIR or set KILOWAIT_DATA")
         folder = Path(data_folder)
         if not (folder / "swf").is_dir():
-            raise InputError(
-                f"the folder of real logs is {folder}, but it contains no swf/; name the right one"
-            )
+            raise InputError(f"the folder of real logs is {folder}, but it contains no swf/; name the right one")
         return cls(folder, folder.parent / "oracles" if oracles is None else Path(oracles))
 
     def log(self, name: str) -> Path:
         """The path of a log."""
         path = self.data / "swf" / name
         if not path.exists():
-            raise InputError(
-                f"{path} does not exist; it is one of the logs of the Parallel Workloads Archive"
-            )
+            raise InputError(f"{path} does not exist; it is one of the logs of the Parallel Workloads Archive")
         return path
 
     def file(self, name: str, source_hint: str) -> Path:
@@ -64,11 +60,7 @@ class Sources:
             with gzip.open(path, "rt", encoding="utf-8") as file:
                 results: dict[str, Any] = json.load(file)
         except FileNotFoundError:
-            raise InputError(
-                f"{path} does not exist; name the folder of recorded results with --oracles"
-            ) from None
+            raise InputError(f"{path} does not exist; name the folder of recorded results with --oracles") from None
         except (OSError, EOFError, ValueError) as error:
-            raise InputError(
-                f"{path} cannot be read as compressed JSON ({error}); download it again"
-            ) from None
+            raise InputError(f"{path} cannot be read as compressed JSON ({error}); download it again") from None
         return results

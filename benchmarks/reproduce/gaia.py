@@ -27,13 +27,7 @@ from kilowait.errors import InputError
 
 __all__ = ["RECORDED", "Job", "emitted", "results", "text"]
 
-RECORDED = {
-    "Lowest-Slot": 0.874,
-    "Lowest-Window": 0.846,
-    "Carbon-Time": 0.853,
-    "Ecovisor": 0.877,
-    "WaitAwhile": 0.790,
-}
+RECORDED = {"Lowest-Slot": 0.874, "Lowest-Window": 0.846, "Carbon-Time": 0.853, "Ecovisor": 0.877, "WaitAwhile": 0.790}
 """Emissions relative to no waiting, computed independently from GAIA's code and data."""
 STEP_S = 5
 HOUR = 3600 // STEP_S
@@ -101,9 +95,7 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     jobs = _jobs(files[0])
     last = max(job.submit + job.wait + max(job.length, job.planned) for job in jobs)
     if last > len(intensity):
-        raise InputError(
-            f"{files[0]} has jobs that may end in hour {last // HOUR:,}, but the series has {HOURS:,}"
-        )
+        raise InputError(f"{files[0]} has jobs that may end in hour {last // HOUR:,}, but the series has {HOURS:,}")
     sums = emitted(jobs, intensity)
     return {"jobs": len(jobs), "relative": {policy: sums[policy] / sums["no wait"] for policy in RECORDED}}
 
@@ -126,9 +118,7 @@ def _jobs(path: Path) -> list[Job]:
         rows = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
         submit_s, length_s, cpus = rows.T
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read as arrival, length and cpus ({error}); download it again"
-        ) from None
+        raise InputError(f"{path} cannot be read as arrival, length and cpus ({error}); download it again") from None
     length = length_s / STEP_S
     classes = {True: length <= SHORT, False: length >= SHORT}
     planned = {short: int(length[in_class].mean()) for short, in_class in classes.items() if in_class.any()}
@@ -149,6 +139,4 @@ def _intensity(sources: Sources) -> NDArray[np.float64]:
         hours = rows[FIRST_HOUR_OF_2023 : FIRST_HOUR_OF_2023 + HOURS]
         return np.array([float(row[column]) for row in hours])
     except (OSError, EOFError, ValueError, StopIteration, IndexError) as error:
-        raise InputError(
-            f"{path} cannot be read as hourly intensities ({error!r}); download it again"
-        ) from None
+        raise InputError(f"{path} cannot be read as hourly intensities ({error!r}); download it again") from None

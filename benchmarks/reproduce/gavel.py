@@ -14,19 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.gavel_rounds import (
-    TYPES,
-    Policy,
-    Work,
-    completion_times,
-)
-from benchmarks.reproduce.gavel_shares import (
-    AlloX,
-    Fifo,
-    fifo_by_type,
-    las,
-    las_by_type,
-)
+from benchmarks.reproduce.gavel_rounds import TYPES, Policy, Work, completion_times
+from benchmarks.reproduce.gavel_shares import AlloX, Fifo, fifo_by_type, las, las_by_type
 from benchmarks.reproduce.text_tables import percent, table
 from kilowait.cluster.gpu_throughputs import Throughputs, read_throughputs
 from kilowait.synth import gavel_jobs
@@ -69,9 +58,7 @@ POLICIES = {
 }
 
 
-def work_at(
-    rate: float, speeds: Throughputs, jobs: int = JOBS, faster: Sequence[float] = (1.0, 1.0, 1.0)
-) -> Work:
+def work_at(rate: float, speeds: Throughputs, jobs: int = JOBS, faster: Sequence[float] = (1.0, 1.0, 1.0)) -> Work:
     """Gavel's jobs at a given rate per hour and with given speed factors of the GPU types."""
     jobs_table = gavel_jobs(jobs, rate, SEED)
     by_model = np.array(
@@ -81,24 +68,14 @@ def work_at(
         ]
     )
     speed = by_model[jobs_table["model"]] * np.array(faster)
-    return Work(
-        np.array(jobs_table["submit_s"], float),
-        jobs_table["runtime_s"] * speed[:, TYPES.index("v100")],
-        speed,
-    )
+    return Work(np.array(jobs_table["submit_s"], float), jobs_table["runtime_s"] * speed[:, TYPES.index("v100")], speed)
 
 
 def mean_hours(name: str, work: Work, choice: int = SEED, first: int = FIRST, last: int = LAST) -> float:
     """Mean hours from arrival to finish; `choice` is the seed of the policy's random choices."""
     policy = POLICIES[name]
     completion_s = completion_times(
-        work,
-        policy.make(choice),
-        first,
-        last,
-        seed=SEED,
-        by_type=policy.by_type,
-        strict=policy.strict,
+        work, policy.make(choice), first, last, seed=SEED, by_type=policy.by_type, strict=policy.strict
     )
     return float(completion_s.mean() / 3600)
 
@@ -120,15 +97,10 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     }
     for rate in RATES:
         work, faster = work_at(rate, speeds), work_at(rate, speeds, faster=FASTER)
-        as_published, with_faster_p100 = (
-            output["hours"].setdefault(rate, {}),
-            output["faster"].setdefault(rate, {}),
-        )
+        as_published, with_faster_p100 = (output["hours"].setdefault(rate, {}), output["faster"].setdefault(rate, {}))
         for name in POLICIES:
             as_published[name], with_faster_p100[name] = mean_hours(name, work), mean_hours(name, faster)
-            report_progress(
-                f"{rate} jobs/h {name}: {as_published[name]:.2f} h ({time.perf_counter() - start_s:.0f} s)"
-            )
+            report_progress(f"{rate} jobs/h {name}: {as_published[name]:.2f} h ({time.perf_counter() - start_s:.0f} s)")
         if rate != RATES[0]:  # without waiting jobs it makes no difference
             output["choices"][rate] = [mean_hours("FIFO", work, choice) for choice in CHOICES]
     return output

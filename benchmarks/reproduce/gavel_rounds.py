@@ -101,36 +101,20 @@ def completion_times(
             now_s = float(work.arrival_s[arrived])
         arrived_now = int(np.searchsorted(work.arrival_s, now_s, "right"))
         if arrived_now == count:
-            raise InputError(
-                f"{count:,} jobs are too few to finish jobs {first:,} to {last:,}; generate more"
-            )
+            raise InputError(f"{count:,} jobs are too few to finish jobs {first:,} to {last:,}; generate more")
         if arrived_now > arrived:
-            present, arrived, stale = (
-                np.concatenate([present, np.arange(arrived, arrived_now)]),
-                arrived_now,
-                True,
-            )
+            present, arrived, stale = (np.concatenate([present, np.arange(arrived, arrived_now)]), arrived_now, True)
         if stale and (now_s - shares_time_s >= HOLD_S or shares_time_s == 0.0):
             owed[present] += share_of[present] * (now_s - shares_time_s) - (received_s[present] - ROUND_S / 2)
             received_s[present], type_time_s = ROUND_S / 2, np.full(len(TYPES), len(present) * ROUND_S / 2)
-            view = View(
-                present.tolist(), now_s, now_s - work.arrival_s[present], left[present], work.speed[present]
-            )
+            view = View(present.tolist(), now_s, now_s - work.arrival_s[present], left[present], work.speed[present])
             share_of[present], has_share[present] = share(view), True
             shares_time_s, stale = now_s, False
         order = [2, 1, 0]
         if not by_type:
             rng.shuffle(order)
         running, kind = _chosen(
-            np.array(order),
-            np.array(WORKERS),
-            present,
-            share_of,
-            has_share,
-            received_s,
-            type_time_s,
-            owed,
-            strict,
+            np.array(order), np.array(WORKERS), present, share_of, has_share, received_s, type_time_s, owed, strict
         )
         speed = work.speed[running, kind]
         steps = np.minimum(np.floor(speed * ROUND_S), left[running])

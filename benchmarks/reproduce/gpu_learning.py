@@ -146,9 +146,7 @@ def evaluate(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = W
     return output
 
 
-def evaluate_policies(
-    load: float, folder: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS
-) -> dict[str, Any]:
+def evaluate_policies(load: float, folder: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS) -> dict[str, Any]:
     """Metrics of every policy in its best configuration, with and without migration, on the test jobs; also saved."""
     cluster, all_jobs = Cluster.preset(CLUSTER), workload(load, jobs)
     windows = _windows(all_jobs, window_jobs)
@@ -246,14 +244,9 @@ def text(output: dict[str, Any]) -> str:
 
 def _verdicts(load: str, load_result: dict[str, Any]) -> list[str]:
     lines = []
-    for key, rule in (
-        ("ratio", load_result["best_rule"]),
-        ("ratio_unmoved", load_result["best_rule_unmoved"]),
-    ):
+    for key, rule in (("ratio", load_result["best_rule"]), ("ratio_unmoved", load_result["best_rule_unmoved"])):
         summary = [
-            f"{name.upper()} {_verdict(*row[key])}"
-            for name, row in load_result["rows"].items()
-            if row["learned"]
+            f"{name.upper()} {_verdict(*row[key])}" for name, row in load_result["rows"].items() if row["learned"]
         ]
         lines.append(f"load {load}, against {rule}: {', '.join(summary)}")
     return lines
@@ -301,13 +294,7 @@ def train_all(folder: Path, processes: int, minutes: float, device: str, say: Sa
     folder.mkdir(parents=True, exist_ok=True)
     say("compiling, once")
     scratch = folder / "compiled"
-    tiny: dict[str, Any] = {
-        "windows": 2,
-        "window_jobs": 40,
-        "episode_jobs": 40,
-        "expert_steps": 512,
-        "num_envs": 4,
-    }
+    tiny: dict[str, Any] = {"windows": 2, "window_jobs": 40, "episode_jobs": 40, "expert_steps": 512, "num_envs": 4}
     agent = train(0.9, "ppo", 0, scratch, steps=512, jobs=1000, **tiny)
     evaluate(0.9, agent, jobs=1000, window_jobs=100)
     kw.simulate(workload(0.9, 100), Cluster.preset(CLUSTER), "las", "skip")
@@ -323,9 +310,7 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
     return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(len(later) // window_jobs)]
 
 
-def _figures(
-    policy: Any, options_of_run: dict[str, Any], windows: Sequence[JobTable]
-) -> dict[str, list[float]]:
+def _figures(policy: Any, options_of_run: dict[str, Any], windows: Sequence[JobTable]) -> dict[str, list[float]]:
     """The metrics `FIGURES` by window; high and low are the jobs of priority 1 and 0."""
     output: dict[str, list[float]] = {name: [] for name in FIGURES}
     for jobs in windows:

@@ -66,9 +66,7 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True)(function))
 
 
-def used_after_each(
-    rule: int, pods: Integers, memory: Integers, kinds: Kinds, nodes: Nodes, seed: int = 0
-) -> Integers:
+def used_after_each(rule: int, pods: Integers, memory: Integers, kinds: Kinds, nodes: Nodes, seed: int = 0) -> Integers:
     """Thousandths of GPUs in use after each arrival; a pod that fits nowhere is dropped.
 
     Args:
@@ -93,9 +91,7 @@ def _used_after_each(
 ) -> Integers:
     cpu, free_memory = nodes.cpu.copy(), nodes.memory.copy()
     free = np.zeros((len(cpu), MAX_GPUS), np.int64)
-    pods_by_gpus = np.zeros(
-        (len(cpu), MAX_GPUS + 1), np.int64
-    )  # pods by number of GPUs; 0: pods that share a GPU
+    pods_by_gpus = np.zeros((len(cpu), MAX_GPUS + 1), np.int64)  # pods by number of GPUs; 0: pods that share a GPU
     # A score is valid until its node changes.
     version, value = np.zeros(len(cpu), np.int64), np.zeros(len(cpu))
     known = np.full((len(kinds.needs), len(cpu)), -1, np.int64)
@@ -103,9 +99,7 @@ def _used_after_each(
     choice = np.zeros((len(kinds.needs), len(cpu)), np.int64)
     for node in range(len(cpu)):
         free[node, : nodes.gpus[node]] = 1000
-        value[node] = _value(
-            rule, FreeNode(cpu[node], free[node, : nodes.gpus[node]], nodes.type[node]), kinds
-        )
+        value[node] = _value(rule, FreeNode(cpu[node], free[node, : nodes.gpus[node]], nodes.type[node]), kinds)
     used = np.zeros(len(pods), np.int64)
     total = 0
     for arrival in range(len(pods)):

@@ -155,10 +155,7 @@ def text(output: dict[str, Any]) -> str:
     rows = []
     for country, published in PUBLISHED.items():
         with_peculiarities, without = output[country]["theirs"], output[country]["without"]
-        cells = [
-            f"{results_of_variant['emitted_t'][0]:.2f}"
-            for results_of_variant in (with_peculiarities, without)
-        ]
+        cells = [f"{results_of_variant['emitted_t'][0]:.2f}" for results_of_variant in (with_peculiarities, without)]
         rows.append([f"{country} when submitted", "-", "-", "-", cells[0], "-", cells[1]])
         for kind_number, kind in enumerate(KINDS):
             ours = with_peculiarities["avoided_percent"][kind_number]
@@ -189,16 +186,12 @@ def _prefix(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _read(sources: Sources, name: str) -> Signal:
-    path = sources.file(
-        f"carbon/lets_wait_awhile/{name}", "it is in the repository dos-group/lets-wait-awhile"
-    )
+    path = sources.file(f"carbon/lets_wait_awhile/{name}", "it is in the repository dos-group/lets-wait-awhile")
     kind = np.dtype([("time", "datetime64[s]"), ("value", "f8")])
     try:
         rows = np.loadtxt(path, delimiter=",", skiprows=1, dtype=kind)
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read as times and intensities ({error}); download it again"
-        ) from None
+        raise InputError(f"{path} cannot be read as times and intensities ({error}); download it again") from None
     minute = rows["time"].astype(np.int64) // 60
     half_hours = rows[(rows["time"] >= np.datetime64("2020-01-01")) & (minute % 30 == 0)]
     if len(half_hours) < 17_900:  # the last job may end a week into 2021

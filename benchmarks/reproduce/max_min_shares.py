@@ -92,9 +92,7 @@ def _mehrotra(worth: Real, workers: Real) -> Real:
                     index = job * types + kind
                     row[kind] = price[index] + worth[job, kind] * price[values + job] - price[times + job]
                     row[kind] += (
-                        dual_target[index]
-                        + worth[job, kind] * dual_target[values + job]
-                        - dual_target[times + job]
+                        dual_target[index] + worth[job, kind] * dual_target[values + job] - dual_target[times + job]
                     )
                     row[kind] -= price[kinds + kind] + dual_target[kinds + kind]
                 d_x[job] = _solve(factors[job], row)
@@ -140,9 +138,7 @@ def _factor(factor: Real, weight: Real, worth: Real, job: int, values: int, time
                 entry += weight[job * types + row]
             for k in range(column):
                 entry -= factor[row, k] * factor[column, k]
-            factor[row, column] = (
-                np.sqrt(max(entry, 1e-300)) if row == column else entry / factor[column, column]
-            )
+            factor[row, column] = np.sqrt(max(entry, 1e-300)) if row == column else entry / factor[column, column]
 
 
 @compiled

@@ -22,13 +22,7 @@ import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.go_random import GoRandom
-from benchmarks.reproduce.gpu_packing import (
-    RULES,
-    Integers,
-    Kinds,
-    Nodes,
-    used_after_each,
-)
+from benchmarks.reproduce.gpu_packing import RULES, Integers, Kinds, Nodes, used_after_each
 from benchmarks.reproduce.text_tables import table
 from kilowait.errors import InputError
 
@@ -79,9 +73,7 @@ class Setting(NamedTuple):
 def allocated(rule: str, pods: Pods, setting: Setting, seed: int = 0) -> float:
     """GPUs in use at 130 % of requested load, per cent."""
     kind = pods.kind[setting.arrivals]
-    used = used_after_each(
-        RULES.index(rule), kind, pods.memory[setting.arrivals], pods.kinds, setting.nodes, seed
-    )
+    used = used_after_each(RULES.index(rule), kind, pods.memory[setting.arrivals], pods.kinds, setting.nodes, seed)
     gpus = float(setting.nodes.gpus.sum())
     requested = np.round(np.cumsum(_milli(pods)[kind]) / gpus / 10)
     return round(float(np.round(used / gpus / 10, 2)[requested == DEMAND].mean()), 2)
@@ -114,8 +106,7 @@ def text(output: dict[str, Any]) -> str:
     parts = ["openb: GPUs in use in per cent when 130 % of them were asked for, mean of ten seeds"]
     for name in LISTS:
         rows = [
-            _row(name, rule, published[LISTS.index(name)], output[name][rule])
-            for rule, published in PUBLISHED.items()
+            _row(name, rule, published[LISTS.index(name)], output[name][rule]) for rule, published in PUBLISHED.items()
         ]
         parts.append(f"{name}\n" + table(heads, rows))
     rows = [_capacity_row(name, by_rule["FGD"], by_rule[OURS]) for name, by_rule in output.items()]
@@ -154,10 +145,7 @@ def _setting(pods: Pods, nodes: Nodes, seed: int) -> Setting:
     rng.word()
     arrivals = list(range(len(pods.kind)))
     rng.shuffle(arrivals)
-    total_milli_of_pod, gpu_milli_of_pod = (
-        _milli(pods)[pods.kind].tolist(),
-        pods.kinds.needs[pods.kind, 2].tolist(),
-    )
+    total_milli_of_pod, gpu_milli_of_pod = (_milli(pods)[pods.kind].tolist(), pods.kinds.needs[pods.kind, 2].tolist())
     requested, limit = sum(total_milli_of_pod), DEMAND * 10 * int(nodes.gpus.sum())
     while requested + gpu_milli_of_pod[pod := rng.below(len(gpu_milli_of_pod))] <= limit:
         arrivals.append(pod)
@@ -179,8 +167,7 @@ def _nodes(path: Path) -> tuple[list[str], Nodes]:
 def _pods(path: Path, types: list[str]) -> Pods:
     rows = sorted(_rows(path), key=lambda row: row["name"])
     keys = [
-        (int(row["cpu_milli"]), int(row["gpu_milli"]), int(row["num_gpu"]), row.get("gpu_spec") or "")
-        for row in rows
+        (int(row["cpu_milli"]), int(row["gpu_milli"]), int(row["num_gpu"]), row.get("gpu_spec") or "") for row in rows
     ]
     counts = sorted(Counter(keys).items(), key=lambda item: (item[1], item[0]), reverse=True)
     kind_number = {key: index for index, (key, _) in enumerate(counts)}
@@ -207,6 +194,4 @@ def _rows(path: Path) -> list[dict[str, str]]:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read as a compressed table ({error}); download it again"
-        ) from None
+        raise InputError(f"{path} cannot be read as a compressed table ({error}); download it again") from None

@@ -11,10 +11,7 @@ __all__ = ["run_parallel"]
 
 
 def run_parallel(
-    task: Callable[..., str],
-    calls: Sequence[tuple[Any, ...]],
-    processes: int,
-    report_progress: Callable[[str], None],
+    task: Callable[..., str], calls: Sequence[tuple[Any, ...]], processes: int, report_progress: Callable[[str], None]
 ) -> None:
     """Call `task` with each set of arguments and report every result or failure as it completes."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:

@@ -40,16 +40,7 @@ from kilowait.experiments.predict_power import MODEL, with_predicted_watts
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 
-__all__ = [
-    "PARTS",
-    "PLANS",
-    "measured_jobs",
-    "power_model",
-    "simulate_with_budget",
-    "results",
-    "row_of",
-    "text",
-]
+__all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "simulate_with_budget", "results", "row_of", "text"]
 
 NODES = 32
 """Jobs use about 20 nodes on average."""
@@ -87,13 +78,7 @@ def results(sources: Sources, say: Callable[[str], None], part: str = "later") -
                 planned_jobs[first:last], machine, model, f"budget={budget}%"
             )
     plans["none"] = simulate_with_budget(jobs[first:last], machine, model, "none")
-    return {
-        "part": part,
-        "jobs": last - first,
-        "idle_w": model.groups[0].idle_w,
-        "full_w": max_w,
-        "plans": plans,
-    }
+    return {"part": part, "jobs": last - first, "idle_w": model.groups[0].idle_w, "full_w": max_w, "plans": plans}
 
 
 def measured_jobs(sources: Sources) -> JobTable:
@@ -123,9 +108,7 @@ def simulate_with_budget(
     energy = account_energy(log, machine, model, tables=resolved.tables)
     metrics = {name: float(metrics_all[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
     metrics |= {"mean_w": energy.mean_it_w, "peak_w": energy.peak_it_w}
-    return metrics | (
-        {} if resolved.budget_w is None else asdict(budget_violation(energy, resolved.budget_w))
-    )
+    return metrics | ({} if resolved.budget_w is None else asdict(budget_violation(energy, resolved.budget_w)))
 
 
 def row_of(plan_name: str, row: dict[str, float]) -> list[str]:

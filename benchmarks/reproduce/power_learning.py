@@ -101,9 +101,7 @@ def evaluated(
     order = sorted(without_controls, key=lambda name: without_controls[name]["slowdown"].mean())
     rules = tuple(name.partition(",")[0] for name in order[:TOP_POLICIES])
     rule = rules[0]
-    say(
-        f"best without power controls on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} hand-tuned"
-    )
+    say(f"best without power controls on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} hand-tuned")
     hand_tuned = hand_tuned_baselines(_windows(test, window_jobs), cluster, power, rules, sets)
     validated = hand_tuned_baselines(_windows(validation, window_jobs), cluster, power, rules, sets)
     result: dict[str, Any] = {
@@ -133,10 +131,7 @@ def evaluated(
             )
             agent = agent.bind_power(PowerConfig(power.model, power_controls=power_controls))
             rows = _evaluate_agent(agent, _windows(test, window_jobs), cluster, power, power_controls)
-            margin, to_tuned = (
-                pareto_margin(rows, hand_tuned),
-                pareto_margin(rows, {tuned: hand_tuned[tuned]}),
-            )
+            margin, to_tuned = (pareto_margin(rows, hand_tuned), pareto_margin(rows, {tuned: hand_tuned[tuned]}))
             agents.append(
                 {
                     "seed": seed,
@@ -146,9 +141,7 @@ def evaluated(
                     "weights": dict(agent.explain()),
                 }
             )
-            say(
-                f"{constraint:g} times, seed {seed}: {margin.objective_ratio[0]:.3f} of the energy of the Pareto front"
-            )
+            say(f"{constraint:g} times, seed {seed}: {margin.objective_ratio[0]:.3f} of the energy of the Pareto front")
         result["constraints"].append(
             {
                 "times": constraint,
@@ -178,9 +171,7 @@ def text(output: dict[str, Any]) -> str:
         summaries = []
         for constraint in log["constraints"]:
             times = f"{constraint['times']:g} x"
-            rows.append(
-                [f"{times}, tuned: {constraint['tuned']['name']}", *_cells(constraint["tuned"]), "", ""]
-            )
+            rows.append([f"{times}, tuned: {constraint['tuned']['name']}", *_cells(constraint["tuned"]), "", ""])
             for agent in constraint["agents"]:
                 ratio_of = agent["beyond"]
                 ratios = [_interval(ratio_of["energy"]), _interval(ratio_of["slowdown"])]

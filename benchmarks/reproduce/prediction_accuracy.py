@@ -48,9 +48,7 @@ COMPARED = ("boosting:mean", "boosting:median", "forest:accurate", "forest:media
 """Models that are compared with the best simple predictor."""
 
 
-def results(
-    sources: Sources, say: Callable[[str], None], logs: Sequence[str] | None = None
-) -> dict[str, Any]:
+def results(sources: Sources, say: Callable[[str], None], logs: Sequence[str] | None = None) -> dict[str, Any]:
     """All results, of all or some logs."""
     for name in logs or ():
         if name not in LOGS:
@@ -106,7 +104,7 @@ def text(output: dict[str, Any]) -> str:
         ]
         for name, log_result in output.items()
     ]
-    levels = [f"{100 * float(level):g} %" for level in next(iter(output.values()))["held"]]
+    levels = [f"{100 * float(level):g} %" for level in next(iter(output.values()))["coverage"]]
     parts.append(
         "Jobs within the forest's calibrated quantiles (where one that ran past its request counts as the request):\n\n"
         f"{table(['', *levels], coverage_rows)}"
@@ -132,18 +130,7 @@ def _table(name: str, log_result: dict[str, Any]) -> str:
                 f"{row['seconds']:.0f}",
             ]
         )
-    heads = [
-        "",
-        "accuracy",
-        "95 %",
-        "log-RMSE",
-        "95 %",
-        f"MAE {log_result['unit']}",
-        "95 %",
-        "under",
-        "95 %",
-        "s",
-    ]
+    heads = ["", "accuracy", "95 %", "log-RMSE", "95 %", f"MAE {log_result['unit']}", "95 %", "under", "95 %", "s"]
     counts = f"{log_result['evaluated_jobs']:,} of {log_result['jobs']:,} jobs, {log_result['weeks']} weeks"
     labels = "" if log_result["target"] == "runtime" else f"\n{log_result['labels']}"
     return f"{name}, {log_result['history']}: {counts}{labels}\n\n{table(heads, rows)}"

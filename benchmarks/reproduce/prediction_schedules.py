@@ -22,12 +22,7 @@ from typing import Any
 import numpy as np
 
 import kilowait as kw
-from benchmarks.reproduce.batch_learning import (
-    LOGS,
-    RULES,
-    windows_of,
-    workload,
-)
+from benchmarks.reproduce.batch_learning import LOGS, RULES, windows_of, workload
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
@@ -114,10 +109,7 @@ def result(path: str, results: dict[str, Any]) -> dict[str, Any]:
     names = [name for name in values if not name.endswith(", perfect") or name == best_with_perfect_estimates]
     cut = windows_of(workload(path)[0])
     tests = pairwise_tests(
-        PolicyScores(
-            "mean_bsld", tuple(names), np.array([values[name] for name in names]), overlap=cut.overlap
-        ),
-        seed=0,
+        PolicyScores("mean_bsld", tuple(names), np.array([values[name] for name in names]), overlap=cut.overlap), seed=0
     )
     rows = {}
     for name in names:
@@ -172,9 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables. Exit code 0: printed; 2: an error occurred."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.prediction_schedules")
     parser.add_argument("--data", metavar="DIR", help="folder of real logs (default: KILOWAIT_DATA)")
-    parser.add_argument(
-        "--out", default="runs/foresight", metavar="DIR", help="folder for predictions and results"
-    )
+    parser.add_argument("--out", default="runs/foresight", metavar="DIR", help="folder for predictions and results")
     parser.add_argument("--logs", default=",".join(PREDICTED_LOGS), metavar="A,B", help="only these logs")
     parser.add_argument("--seeds", default="0,1,2", metavar="N,...", help="seeds of the agents")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="parallel simulations")
@@ -191,9 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache_path = folder / f"{log}.figures.json"
             if not cache_path.exists():
                 _print_progress(f"{log} ...")
-                measured = measure(
-                    path, folder, log, [int(seed) for seed in options.seeds.split(",")], options.threads
-                )
+                measured = measure(path, folder, log, [int(seed) for seed in options.seeds.split(",")], options.threads)
                 cache_path.write_text(json.dumps(measured) + "\n", encoding="utf-8")
             results[log] = result(path, json.loads(cache_path.read_text("utf-8")))
     except KilowaitError as error:

@@ -35,10 +35,7 @@ def every_third_week(jobs: JobTable) -> list[JobTable]:
     """Split the jobs into three groups of weeks.
 
     >>> weekly = JobTable(
-    ...     job_id=[1, 2, 3, 4],
-    ...     submit_s=[day * 86400 for day in (0, 8, 15, 22)],
-    ...     runtime_s=[1] * 4,
-    ...     nodes=[1] * 4,
+    ...     job_id=[1, 2, 3, 4], submit_s=[day * 86400 for day in (0, 8, 15, 22)], runtime_s=[1] * 4, nodes=[1] * 4
     ... )
     >>> [group["job_id"].tolist() for group in every_third_week(weekly)]
     [[1, 4], [2], [3]]
@@ -53,8 +50,7 @@ def excess_between_weeks(jobs: JobTable) -> dict[str, float]:
     rotations = [privacy_metrics(*groups[rotation:], *groups[:rotation]) for rotation in range(3)]
     return {
         "copies": max(
-            metrics_of_rotation.copies - metrics_of_rotation.copies_of_held_out
-            for metrics_of_rotation in rotations
+            metrics_of_rotation.copies - metrics_of_rotation.copies_of_held_out for metrics_of_rotation in rotations
         ),
         "copied pairs": max(
             metrics_of_rotation.copied_pairs - metrics_of_rotation.copied_pairs_of_held_out
@@ -67,17 +63,13 @@ def excess_between_weeks(jobs: JobTable) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reproduce.privacy_baseline", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.privacy_baseline", description=__doc__)
     parser.add_argument("--data", metavar="DIR")
     parser.add_argument("--logs", nargs="+", choices=LOGS, default=list(LOGS))
     options = parser.parse_args(arguments)
     try:
         sources = Sources.find(options.data)
-        excess = {
-            name: (jobs := sources.jobs(LOGS[name]), excess_between_weeks(jobs)) for name in options.logs
-        }
+        excess = {name: (jobs := sources.jobs(LOGS[name]), excess_between_weeks(jobs)) for name in options.logs}
     except KilowaitError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -85,9 +85,7 @@ def predictions_of(path: str, max_jobs: int | None, cache_path: Path) -> dict[st
         return {name: file[name].astype(np.float64) for name in file.files}
 
 
-def simulate_window(
-    path: str, max_jobs: int | None, cache_path: Path, first: int, move: int
-) -> dict[str, float]:
+def simulate_window(path: str, max_jobs: int | None, cache_path: Path, first: int, move: int) -> dict[str, float]:
     """Mean bounded slowdown of every policy in the window from job `first`; `move` numbers the shift (0: none)."""
     jobs, machine = log_of(path, max_jobs)
     rows = slice(first, first + WINDOW_JOBS)
@@ -119,13 +117,9 @@ def simulate_window(
         means[f"agent, bound {level:g}"] = slowdown(
             predicted(predictions[f"{level:g}"], predictions["overrun_planned_s"]), agent
         )
-    means["agent, request as bound"] = slowdown(
-        predicted(predictions["limit_s"], None), agent, overrun="double"
-    )
+    means["agent, request as bound"] = slowdown(predicted(predictions["limit_s"], None), agent, overrun="double")
     means["agent, true bound"] = slowdown(predicted(true_s, None), agent, overrun="double")
-    limits = window.with_columns(
-        estimate_s=true_s, planned_s=window["estimate_s"], limit_s=window["estimate_s"]
-    )
+    limits = window.with_columns(estimate_s=true_s, planned_s=window["estimate_s"], limit_s=window["estimate_s"])
     means["true area, request as bound"] = slowdown(limits, "saf")
     means["saf_short"] = slowdown(
         predicted(predictions["planned_s"], predictions["overrun_planned_s"]), "saf_short", overrun="quantile"

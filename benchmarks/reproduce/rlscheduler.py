@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
-from benchmarks.reproduce.rlscheduler_rules import (
-    RULES,
-    Job,
-    commitments_of,
-    starts_of,
-)
+from benchmarks.reproduce.rlscheduler_rules import RULES, Job, commitments_of, starts_of
 from benchmarks.reproduce.text_tables import of, table
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
@@ -67,9 +62,7 @@ def window_starts(seed: int, count: int, length: int, jobs: int) -> list[int]:
 def window_jobs(jobs: JobTable, first: int, length: int) -> list[Job]:
     """A window in RLScheduler's job format."""
     window = jobs[first : first + length]
-    columns = (
-        window[name].astype(np.int64).tolist() for name in ("submit_s", "runtime_s", "estimate_s", "nodes")
-    )
+    columns = (window[name].astype(np.int64).tolist() for name in ("submit_s", "runtime_s", "estimate_s", "nodes"))
     return [Job(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
 
 
@@ -77,17 +70,14 @@ def figures(jobs: Sequence[Job], starts: Sequence[float]) -> dict[str, float]:
     """RLScheduler's metrics of a window; waits in seconds, the last two counted from the first submission."""
     pairs = list(zip(jobs, starts, strict=True))
     waits = [start - job.submit for job, start in pairs]
-    slowdowns = [
-        max(1.0, (wait + job.run) / max(job.run, 10)) for (job, _), wait in zip(pairs, waits, strict=True)
-    ]
+    slowdowns = [max(1.0, (wait + job.run) / max(job.run, 10)) for (job, _), wait in zip(pairs, waits, strict=True)]
     last_start = max(starts) - jobs[0].submit
     makespan = max(start + job.run for job, start in pairs) - jobs[0].submit
     area = sum(job.run * job.processors for job in jobs)
     return {
         "avg_bsld": math.fsum(slowdowns) / len(jobs),
         "avg_wait": sum(waits) / len(jobs),
-        "avg_turnaround": sum(wait + job.run for (job, _), wait in zip(pairs, waits, strict=True))
-        / len(jobs),
+        "avg_turnaround": sum(wait + job.run for (job, _), wait in zip(pairs, waits, strict=True)) / len(jobs),
         "utilization_theirs": area / (last_start * PROCESSORS),
         "utilization_makespan": area / (makespan * PROCESSORS),
         "last_start": last_start,
@@ -100,9 +90,7 @@ def valid(jobs: Sequence[Job], starts: Sequence[float]) -> bool:
     changes = [(start, job.processors) for job, start in zip(jobs, starts, strict=True)]
     changes += [(start + job.run, -job.processors) for job, start in zip(jobs, starts, strict=True)]
     used = np.cumsum([change for _, change in sorted(changes)])  # at one time, releases come first
-    return (
-        all(start >= job.submit for job, start in zip(jobs, starts, strict=True)) and max(used) <= PROCESSORS
-    )
+    return all(start >= job.submit for job, start in zip(jobs, starts, strict=True)) and max(used) <= PROCESSORS
 
 
 class Tally:
@@ -120,9 +108,7 @@ class Tally:
             self.figures_of += 1
         offsets = recorded.get("start_offsets", [])
         self.starts_of += len(offsets)
-        self.starts += sum(
-            start - jobs[0].submit == offset for start, offset in zip(starts, offsets, strict=False)
-        )
+        self.starts += sum(start - jobs[0].submit == offset for start, offset in zip(starts, offsets, strict=False))
 
     def to_dict(self) -> dict[str, int]:
         """The counts as a dict."""
@@ -163,21 +149,14 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
     for runs in (output["commitment"], output["engine"]):
         for run in runs.values():
             run.update(run.pop("tally").to_dict())
-            run["mean_bsld"] = {
-                key: math.fsum(values) / len(values) for key, values in run.pop("bsld").items()
-            }
+            run["mean_bsld"] = {key: math.fsum(values) / len(values) for key, values in run.pop("bsld").items()}
     means = recorded["mean_over_10_windows"]
     output["recorded_mean_bsld"] = {name: means[name]["avg_bsld"] for name in means}
     return output
 
 
 def _add_run(
-    runs: dict[str, Any],
-    name: str,
-    key: str,
-    recorded: dict[str, Any],
-    jobs: Sequence[Job],
-    starts: Sequence[float],
+    runs: dict[str, Any], name: str, key: str, recorded: dict[str, Any], jobs: Sequence[Job], starts: Sequence[float]
 ) -> None:
     run = runs.setdefault(name, {"bsld": {}, "tally": Tally()})
     run["bsld"].setdefault(key, []).append(figures(jobs, starts)["avg_bsld"])
@@ -205,9 +184,7 @@ def _network(run: dict[str, Any], recorded: dict[str, Any], jobs: Sequence[Job],
 def text(output: dict[str, Any]) -> str:
     """Format the results as tables."""
     key = "windows1024"
-    parts = [
-        "RLScheduler on lublin_256, 256 processors: mean bounded slowdown over ten windows of 1,024 jobs"
-    ]
+    parts = ["RLScheduler on lublin_256, 256 processors: mean bounded slowdown over ten windows of 1,024 jobs"]
     for suffix, title in (("", "no backfilling"), ("+bf", "their backfilling")):
         rows = []
         for rule in RULES:
@@ -229,9 +206,7 @@ def text(output: dict[str, Any]) -> str:
     parts.append(table(["kilowait, same windows", "no backfilling", *equal, "EASY", *equal], rows))
     runs = list(output["commitment"].values())
     total = [sum(run[name] for run in runs) for name in ("starts", "starts_of", "figures", "figures_of")]
-    parts.append(
-        f"their simulator's rules: {of(*total[:2])} recorded starts equal, {of(*total[2:])} recorded figures"
-    )
+    parts.append(f"their simulator's rules: {of(*total[:2])} recorded starts equal, {of(*total[2:])} recorded figures")
     lines = []
     for name, run in output["networks"].items():
         if run["windows"]:

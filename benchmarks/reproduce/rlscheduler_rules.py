@@ -100,9 +100,7 @@ class Machine:
     def _shadow(self, job: Job) -> float:
         """When enough processors are free for the job, by the requested times of running jobs."""
         free = self.free
-        for end, processors in sorted(
-            (self.start[r.number] + r.request, r.processors) for _, _, r in self.running
-        ):
+        for end, processors in sorted((self.start[r.number] + r.request, r.processors) for _, _, r in self.running):
             free += processors
             if free >= job.processors:
                 return end
@@ -145,9 +143,7 @@ def starts_of(jobs: Sequence[Job], processors: int, score: Score, *, backfill: b
     return [machine.start[job.number] for job in jobs]
 
 
-def commitments_of(
-    jobs: Sequence[Job], processors: int, starts: Sequence[int], *, backfill: bool
-) -> list[int] | None:
+def commitments_of(jobs: Sequence[Job], processors: int, starts: Sequence[int], *, backfill: bool) -> list[int] | None:
     """The jobs in commitment order if the start times follow from these semantics; else None.
 
     Found by search: after every commitment, the jobs that started must have their recorded start times.

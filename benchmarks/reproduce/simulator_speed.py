@@ -31,9 +31,7 @@ NODES = 256
 def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """Measure jobs per second and compare start times; takes about 20 s."""
     if sources.oracles.resolve() != (sources.data.parent / "oracles").resolve():
-        raise InputError(
-            f"simulator-speed reads recorded results beside the data; {sources.oracles} is elsewhere"
-        )
+        raise InputError(f"simulator-speed reads recorded results beside the data; {sources.oracles} is elsewhere")
     jobs, cluster = sources.jobs(bench.LUBLIN_256), Cluster.from_nodes(NODES)
     results: dict[str, Any] = {
         "machine": {"python": platform.python_version(), "cpus": os.cpu_count(), "load": os.getloadavg()[0]},
@@ -54,10 +52,7 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     for run in recorded_starts.LUBLIN + recorded_starts.KTH:
         sources.recorded(run.log)  # raises a clear error if the file is missing or damaged
         start, theirs = recorded_starts.ours(sources.data, run), recorded_starts.theirs(sources.data, run)
-        means = (
-            recorded_starts.means(sources.data, run, start) / recorded_starts.means(sources.data, run, theirs)
-            - 1
-        )
+        means = recorded_starts.means(sources.data, run, start) / recorded_starts.means(sources.data, run, theirs) - 1
         results["agreement"].append(
             {
                 "log": run.log,
@@ -78,9 +73,7 @@ def text(results: dict[str, Any]) -> str:
     for policy, others in OTHERS.items():
         jobs_per_s = results["speed"][policy]["jobs_per_s"]
         for name, speed in others.items():
-            rows.append(
-                [f"{policy}, {name}", f"{speed:,.0f}", f"{jobs_per_s:,.0f}", f"{jobs_per_s / speed:,.0f}"]
-            )
+            rows.append([f"{policy}, {name}", f"{speed:,.0f}", f"{jobs_per_s:,.0f}", f"{jobs_per_s / speed:,.0f}"])
         slowdown = results["speed"][policy]["twin_times_slower"]
         if slowdown is not None:
             rows.append([f"{policy}, our plain-Python reference simulator", "-", "-", f"{slowdown:,.0f}"])

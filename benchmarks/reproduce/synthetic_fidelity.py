@@ -127,11 +127,7 @@ def run_cell(cell: Cell) -> str:
     start_s, cpu_start_s = time.perf_counter(), time.process_time()
     jobs = log_jobs(Path(cell.data, LOGS[cell.log]))
     try:
-        result = (
-            fidelity_of(jobs, cell.model, cell.seeds)
-            if cell.part == "likeness"
-            else privacy(jobs, cell.model)
-        )
+        result = fidelity_of(jobs, cell.model, cell.seeds) if cell.part == "likeness" else privacy(jobs, cell.model)
     except KilowaitError as error:
         result = {"error": " ".join(str(error).split())}
     seconds = {"cell_s": time.perf_counter() - start_s, "cell_cpu_s": time.process_time() - cpu_start_s}
@@ -189,8 +185,7 @@ def fidelity_of(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **sett
         "real_wait_s": real,
         "wait_ratio": ratios,
         "moved_ratio": [
-            {name: wait / real[name] for name, wait in waits(shifted(jobs, seed), machine).items()}
-            for seed in seeds
+            {name: wait / real[name] for name, wait in waits(shifted(jobs, seed), machine).items()} for seed in seeds
         ],
         "anonymity": small_classes,
         "real_anonymity": anonymity(jobs).jobs_below if "user" in jobs else None,
@@ -214,9 +209,7 @@ def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
     """Mean waits in seconds, by policy."""
     return {
         policy: float(
-            metrics(simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop"))[
-                "mean_wait_s"
-            ]
+            metrics(simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop"))["mean_wait_s"]
         )
         for policy in POLICIES
     }
@@ -225,9 +218,7 @@ def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
 def every_second_week(jobs: JobTable) -> tuple[JobTable, JobTable]:
     """The jobs of even and of odd weeks.
 
-    >>> weekly = JobTable(
-    ...     job_id=[1, 2, 3], submit_s=[0, 8 * 86400, 15 * 86400], runtime_s=[1] * 3, nodes=[1] * 3
-    ... )
+    >>> weekly = JobTable(job_id=[1, 2, 3], submit_s=[0, 8 * 86400, 15 * 86400], runtime_s=[1] * 3, nodes=[1] * 3)
     >>> [table["job_id"].tolist() for table in every_second_week(weekly)]
     [[1, 3], [2]]
     """
@@ -254,25 +245,8 @@ def text(output: dict[str, Any]) -> str:
                 fidelities.append(_fidelity_row(f"{log}, {model}", result))
             if "error" not in parts["privacy"]:
                 privacy_rows.append(_privacy_row(f"{log}, {model}", parts))
-    heads = [
-        "",
-        "AUC",
-        "with history",
-        "worst KS",
-        "wait, fcfs",
-        "wait, sjf",
-        "fit, s",
-        "sample, s",
-        "cell, s",
-    ]
-    options = [
-        "",
-        "% copies (held out)",
-        "% pairs (held out)",
-        "% nearer to seen",
-        "membership AUC",
-        "advantage, %",
-    ]
+    heads = ["", "AUC", "with history", "worst KS", "wait, fcfs", "wait, sjf", "fit, s", "sample, s", "cell, s"]
+    options = ["", "% copies (held out)", "% pairs (held out)", "% nearer to seen", "membership AUC", "advantage, %"]
     return (
         f"{table(heads, fidelities)}\n\n"
         "waits: generated over real, with EASY; ranges over seeds of samples; fit and sample in CPU seconds\n\n"
@@ -301,10 +275,7 @@ def _waits(ratios: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _privacy_row(name: str, parts: dict[str, Any]) -> list[str]:
-    privacy_metrics_of, small_classes = (
-        parts["privacy"]["leaks"],
-        parts["likeness"].get("anonymity", [None])[0],
-    )
+    privacy_metrics_of, small_classes = (parts["privacy"]["leaks"], parts["likeness"].get("anonymity", [None])[0])
     return [
         name,
         f"{100 * privacy_metrics_of['copies']:.1f} ({100 * privacy_metrics_of['copies_of_held_out']:.1f})",
@@ -350,13 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         output = results(
-            Sources.find(options.data),
-            say,
-            options.logs,
-            options.models,
-            options.seeds,
-            options.out,
-            options.processes,
+            Sources.find(options.data), say, options.logs, options.models, options.seeds, options.out, options.processes
         )
     except KilowaitError as error:
         say(f"error: {error}")

@@ -19,9 +19,7 @@ LOST = 1.1
 
 
 def compared(
-    policies: Mapping[str, Sequence[float]],
-    by_training_data: Mapping[str, Sequence[Mapping[str, Any]]],
-    cut: Windows,
+    policies: Mapping[str, Sequence[float]], by_training_data: Mapping[str, Sequence[Mapping[str, Any]]], cut: Windows
 ) -> dict[str, Any]:
     """Agents of one algorithm on one log, compared with the one trained on real jobs and with the best policy.
 
@@ -36,9 +34,7 @@ def compared(
         for training_data, runs in by_training_data.items()
     }
     names = (best, *values)
-    scores = PolicyScores(
-        "mean_bsld", names, np.array([policies[best], *values.values()]), overlap=cut.overlap
-    )
+    scores = PolicyScores("mean_bsld", names, np.array([policies[best], *values.values()]), overlap=cut.overlap)
     tests = pairwise_tests(scores, seed=0)
     rows = {}
     for training_data, runs in by_training_data.items():
@@ -158,20 +154,13 @@ def _display_name(training_data: str) -> str:
     """
     if training_data == REAL:
         return training_data
-    return (
-        f"{training_data.removesuffix(WITH)} and real"
-        if training_data.endswith(WITH)
-        else f"{training_data} alone"
-    )
+    return f"{training_data.removesuffix(WITH)} and real" if training_data.endswith(WITH) else f"{training_data} alone"
 
 
 def _search_outcome(provenance: Mapping[str, Any] | None) -> str:
     """How far CMA-ES moved from its initial policy; empty for networks.
 
-    >>> (
-    ...     _search_outcome({"start": "default", "accepted_step": 0.0, "fallback_policy": None}),
-    ...     _search_outcome(None),
-    ... )
+    >>> (_search_outcome({"start": "default", "accepted_step": 0.0, "fallback_policy": None}), _search_outcome(None))
     ('nowhere', '')
     """
     if provenance is None:

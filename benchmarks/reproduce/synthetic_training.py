@@ -159,9 +159,7 @@ def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
             )  # fmt: skip
             agent.save(folder / f"{cell}.json")
         else:
-            training = RLTraining(
-                **{**PPO, "algo": cell.task, "seed": cell.seed, "total_timesteps": plan.steps}
-            )
+            training = RLTraining(**{**PPO, "algo": cell.task, "seed": cell.seed, "total_timesteps": plan.steps})
             agent, _ = train_network(
                 parts.train, parts.validation, machine, training, folder=state, resume=can_resume(state),
                 mixture=mix,
@@ -171,9 +169,7 @@ def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
         if cell.task != "cma-es":
             output["steps"] = plan.steps
         else:
-            output["went"] = {
-                name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")
-            }
+            output["went"] = {name: agent.provenance[name] for name in ("start", "accepted_step", "fallback_policy")}
     content = json.dumps(output) + "\n"
     _write_atomically(cell.file(folder), lambda part: part.write_text(content, encoding="utf-8"))
     return _duration(cell, start_s, cpu_start_s)
@@ -187,9 +183,7 @@ def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def _duration(cell: Cell, start_s: float, cpu_start_s: float) -> str:
-    return (
-        f"{cell}: {time.perf_counter() - start_s:.0f} s, {time.process_time() - cpu_start_s:.0f} s of a core"
-    )
+    return f"{cell}: {time.perf_counter() - start_s:.0f} s, {time.process_time() - cpu_start_s:.0f} s of a core"
 
 
 def run(plan: Plan, folder: Path, processes: int, say: Say) -> list[Cell]:
@@ -224,9 +218,7 @@ def _ready(cell: Cell, folder: Path) -> bool:
     return cell.task == "fit" or not cell.model or Cell(cell.log, "fit", cell.model).file(folder).exists()
 
 
-def results(
-    sources: Sources, say: Say, folder: Path = Path(FOLDER), **options_of_plan: Any
-) -> dict[str, Any]:
+def results(sources: Sources, say: Say, folder: Path = Path(FOLDER), **options_of_plan: Any) -> dict[str, Any]:
     """All results; missing cells are computed one after another."""
     plan = make_plan(sources, **options_of_plan)
     run(plan, folder, 1, say)
@@ -295,9 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--logs", type=names, metavar="A,B", help=f"{', '.join(LOGS)} (default: all)")
     parser.add_argument("--models", type=names, default=MODELS, metavar="A,B", help=", ".join(GENERATORS))
     parser.add_argument("--algos", type=names, default=ALGOS, metavar="A,B", help="cma-es, ppo")
-    parser.add_argument(
-        "--seeds", type=names, default=SEEDS, metavar="N,N", help="seeds of training (default: 0)"
-    )
+    parser.add_argument("--seeds", type=names, default=SEEDS, metavar="N,N", help="seeds of training (default: 0)")
     parser.add_argument(
         "--steps", type=int, default=PPO["total_timesteps"], metavar="N", help="ppo: training decisions"
     )
@@ -307,9 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.processes < 1 or options.steps < 1:
-            raise InputError(
-                f"{options.processes} processes, {options.steps} steps; there must be at least 1"
-            )
+            raise InputError(f"{options.processes} processes, {options.steps} steps; there must be at least 1")
         plan = make_plan(
             Sources.find(options.data),
             options.logs,

@@ -18,10 +18,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
     lines = []
     for row in (heads, *rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 

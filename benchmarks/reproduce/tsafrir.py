@@ -94,14 +94,10 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
         for variant in ("", *VARIANTS):
             variant_jobs = jobs if variant == "allocated" else requested
             for rule in ORDER:
-                output["rows"][name][rule][variant] = run(
-                    variant_jobs, log.processors, rule, variant
-                )._asdict()
+                output["rows"][name][rule][variant] = run(variant_jobs, log.processors, rule, variant)._asdict()
         output["readings"][name] = {
             rule: {
-                reading: run(
-                    requested, log.processors, rule, interpretation.variant, interpretation
-                )._asdict()
+                reading: run(requested, log.processors, rule, interpretation.variant, interpretation)._asdict()
                 for reading, interpretation in READINGS.items()
             }
             for rule in PREDICTING
@@ -120,9 +116,7 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     return output
 
 
-def run(
-    jobs: JobTable, processors: int, rule: str, variant: str = "", reading: Reading | None = None
-) -> Means:
+def run(jobs: JobTable, processors: int, rule: str, variant: str = "", reading: Reading | None = None) -> Means:
     """One simulation and its means; a reading is an interpretation of EASY+ and EASY++.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 60], runtime_s=[600, 60], nodes=[4, 2])
@@ -191,9 +185,7 @@ def text(output: dict[str, Any]) -> str:
     rows.append(["SDSC-BLUE published", *(_pair(PUBLISHED["SDSC-BLUE"][rule]) for rule in ORDER)])
     for months, rules in output["beginnings"].items():
         rows.append([f"first {months} months", *(_pair(Means(**means)) for means in rules.values())])
-    parts.append(
-        "Another copy of KTH-SP2, and beginnings of SDSC-BLUE alone; wait in minutes / bounded slowdown:"
-    )
+    parts.append("Another copy of KTH-SP2, and beginnings of SDSC-BLUE alone; wait in minutes / bounded slowdown:")
     parts.append(table(["", *ORDER], rows))
     return "\n\n".join(parts)
 

@@ -284,9 +284,7 @@ class Series:
                 f"{self._name()} is {length / 86400:.3g} days long; to be repeated it must cover at least one week"
             )
         if not (math.isfinite(start_s) and math.isfinite(end_s) and start_s < end_s):
-            raise InputError(
-                f"wrapped from {start_s} to {end_s}: give two finite times, the earlier one first"
-            )
+            raise InputError(f"wrapped from {start_s} to {end_s}: give two finite times, the earlier one first")
         before = self.between(self.start_s, self.start_s + period)
         after = self.between(self.end_s - period, self.end_s)
         earlier = range(-max(0, math.ceil((self.start_s - start_s) / period)), 0)
@@ -306,9 +304,7 @@ class Series:
 
     def describe(self) -> str:
         """Describe the series in one line: name, location, kind, unit, time span, mean, source file."""
-        properties = {
-            key: str(self.meta[key]) for key in ("name", "location", "kind", "scope") if self.meta.get(key)
-        }
+        properties = {key: str(self.meta[key]) for key in ("name", "location", "kind", "scope") if self.meta.get(key)}
         facts = [f"{key} {words}" if words == "not stated" else words for key, words in properties.items()]
         mean = f"{float(self.mean(self.start_s, self.end_s)):.4g} {self.unit}".rstrip()
         if self.end_s - self.start_s >= 2 * _FOREVER_S:

@@ -78,10 +78,7 @@ def test_attention_rows_sum_to_1(kind, with_summary):
         assert case.attention.whole == with_summary
         assert 2 <= len(case.attention.jobs) <= integrated_gradients.ATTENTION_JOBS
         weights = np.array(case.attention.weights)
-        assert weights.shape == (
-            len(case.attention.jobs) + with_summary,
-            len(case.attention.jobs) + with_summary + 1,
-        )
+        assert weights.shape == (len(case.attention.jobs) + with_summary, len(case.attention.jobs) + with_summary + 1)
         assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-5)
         assert case.attention.jobs[0] == case.chosen
 
@@ -111,9 +108,7 @@ def test_jobs_are_described_in_plain_units():
 
 def test_no_explanation_without_choices():
     lonely = JOBS.with_columns(submit_s=np.arange(200) * 1e5)
-    vec = BatchVectorEnv(
-        1, jobs=lonely, cluster=MACHINE, episode_jobs=20, queue_window=4, autoreset_mode="SameStep"
-    )
+    vec = BatchVectorEnv(1, jobs=lonely, cluster=MACHINE, episode_jobs=20, queue_window=4, autoreset_mode="SameStep")
     assert explain_network(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
     weights = np.eye(len(FEATURES))[0]
     assert explain_linear_agent(LinearAgent(weights), lonely, MACHINE) is None

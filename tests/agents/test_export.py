@@ -33,21 +33,13 @@ def network_with_clear_scores(kind, vec, seed=0):
 def batch(graph):
     jobs = kw.lublin(400, 64, load=1.3, seed=3)
     return BatchVectorEnv(
-        5,
-        jobs=jobs,
-        cluster=kw.Cluster.from_nodes(64),
-        episode_jobs=80,
-        queue_window=16,
-        graph=graph,
-        hold=graph,
+        5, jobs=jobs, cluster=kw.Cluster.from_nodes(64), episode_jobs=80, queue_window=16, graph=graph, hold=graph
     )
 
 
 def gpus():
     cluster = kw.Cluster.preset("gpu-mixed")
-    return GpuVectorEnv(
-        5, jobs=gpu_workload(300, cluster, load=1.2, seed=1), cluster=cluster, queue_window=12
-    )
+    return GpuVectorEnv(5, jobs=gpu_workload(300, cluster, load=1.2, seed=1), cluster=cluster, queue_window=12)
 
 
 CASES = {
@@ -84,9 +76,7 @@ def run_torchscript(path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = torch.jit.load(path)
-    return lambda observation: (
-        loaded(*(torch.from_numpy(array) for array in observation.values())).detach().numpy()
-    )
+    return lambda observation: loaded(*(torch.from_numpy(array) for array in observation.values())).detach().numpy()
 
 
 def run_pt2(path):
@@ -135,9 +125,7 @@ def test_q_networks_with_atoms_and_noise_are_exported_without_noise(tmp_path):
     agent.train()
     observation, _ = vec.reset(seed=1)
     export_network(agent, tmp_path / "q.ts", to="torchscript")
-    assert np.array_equal(
-        run_torchscript(tmp_path / "q.ts")(observation).argmax(1), greedy_actions(agent, observation)
-    )
+    assert np.array_equal(run_torchscript(tmp_path / "q.ts")(observation).argmax(1), greedy_actions(agent, observation))
     assert agent.training
     vec.close()
 

@@ -27,18 +27,14 @@ for name in ("network", "train_ppo", "load_network"):
 
 
 def test_without_torch():
-    process = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=True
-    )
+    process = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=True)
     message = "this needs torch, which is not installed: pip install 'kilowait[learn]'"
     assert process.stdout.splitlines() == [message] * 3
 
 
 def test_linear_agents_load_no_torch():
     code = "import sys; from kilowait.agents import LinearAgent; print('torch' in sys.modules)"
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert process.stdout == "False\n"
 
 

@@ -139,10 +139,7 @@ def test_missing_series_is_an_error(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ("Time,Carbon Intensity\nyesterday,3\n", "cannot be read"),
-        ("Time,CI\n2020-01-01 00:00:00,3\n", "has 1 half"),
-    ],
+    [("Time,Carbon Intensity\nyesterday,3\n", "cannot be read"), ("Time,CI\n2020-01-01 00:00:00,3\n", "has 1 half")],
 )
 def test_broken_series_is_an_error(tmp_path, capsys, content, message):
     (tmp_path / "swf").mkdir()
@@ -159,14 +156,7 @@ def test_broken_series_is_an_error(tmp_path, capsys, content, message):
 
 def relative(*hours: float, **job: int) -> dict[str, float]:
     """Emissions of one job by policy, on a series that ends with 40 hours of high intensity."""
-    job_options = {
-        "submit": 0,
-        "length": gaia.HOUR,
-        "cpus": 1,
-        "wait": 4 * gaia.HOUR,
-        "planned": gaia.HOUR,
-        **job,
-    }
+    job_options = {"submit": 0, "length": gaia.HOUR, "cpus": 1, "wait": 4 * gaia.HOUR, "planned": gaia.HOUR, **job}
     sums = gaia.emitted([gaia.Job(**job_options)], np.repeat([*hours, *[50.0] * 40], gaia.HOUR))
     return {policy: total / gaia.HOUR for policy, total in sums.items()}
 
@@ -197,9 +187,7 @@ def test_ecovisor_runs_below_the_percentile_or_at_the_wait_limit():
     assert result["Ecovisor"] == 9
     series = np.repeat([9.0, 9.0, 8.0, *[9.0] * 40], gaia.HOUR)
     job = gaia.Job(0, gaia.HOUR, 1, gaia.HOUR, gaia.HOUR)
-    assert gaia.emitted([job], series)["Ecovisor"] == 9 * gaia.HOUR, (
-        "it may wait an hour, the clean one is the third"
-    )
+    assert gaia.emitted([job], series)["Ecovisor"] == 9 * gaia.HOUR, "it may wait an hour, the clean one is the third"
 
 
 def test_missing_job_list_is_reported(tmp_path, capsys, page):
@@ -215,9 +203,7 @@ def test_job_list_is_read_and_classified(tmp_path, data_dir, capsys):
     folder.mkdir(parents=True)
     (tmp_path / "swf").mkdir()
     (tmp_path / "carbon").symlink_to(data_dir / "carbon")
-    (folder / "gaia_pai_1k.csv").write_text(
-        "arrival_time,length,cpus\n0.0,7204.0,1\n7.0,3600.0,2\n9.0,1800.0,1\n"
-    )
+    (folder / "gaia_pai_1k.csv").write_text("arrival_time,length,cpus\n0.0,7204.0,1\n7.0,3600.0,2\n9.0,1800.0,1\n")
     jobs = gaia._jobs(folder / "gaia_pai_1k.csv")
     assert jobs == [
         gaia.Job(0, 1440, 1, 24 * 720, 1440),

@@ -6,12 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from benchmarks.reproduce.gpu_packing import (
-    RULES,
-    Kinds,
-    Nodes,
-    used_after_each,
-)
+from benchmarks.reproduce.gpu_packing import RULES, Kinds, Nodes, used_after_each
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
@@ -40,20 +35,11 @@ def used_in_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
     counts = sorted(Counter(pods).items(), key=lambda item: (item[1], item[0]), reverse=True)
     number_of_kind = {kind: number for number, (kind, _) in enumerate(counts)}
     needs = [
-        (
-            cpu,
-            gpus,
-            gpu_milli,
-            sum(1 << i for i, name in enumerate(TYPES) if name in (label or "|".join(TYPES))),
-        )
+        (cpu, gpus, gpu_milli, sum(1 << i for i, name in enumerate(TYPES) if name in (label or "|".join(TYPES))))
         for (cpu, gpu_milli, gpus, label), _ in counts
     ]
     shares = np.array([count / len(pods) for _, count in counts])
-    rows = [
-        (cores * 1000, 1, gpus, TYPES.index(name))
-        for name, nodes, gpus, cores in MACHINE
-        for _ in range(nodes)
-    ]
+    rows = [(cores * 1000, 1, gpus, TYPES.index(name)) for name, nodes, gpus, cores in MACHINE for _ in range(nodes)]
     kind = np.array([number_of_kind[pod] for pod in pods])
     nodes = Nodes(*np.array(rows).T.copy())
     kinds = Kinds(np.array(needs), shares, shares)

@@ -11,12 +11,7 @@ from benchmarks.reproduce import gavel, gavel_shares, openb
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.gavel_rounds import View, Work, completion_times
 from benchmarks.reproduce.go_random import GoRandom
-from benchmarks.reproduce.gpu_packing import (
-    RULES,
-    Kinds,
-    Nodes,
-    used_after_each,
-)
+from benchmarks.reproduce.gpu_packing import RULES, Kinds, Nodes, used_after_each
 from benchmarks.reproduce.max_min_shares import max_min_shares
 from scipy.optimize import linprog
 
@@ -58,9 +53,7 @@ def test_shuffle_and_permutation_depend_on_the_seed():
 # -- packing ----------------------------------------------------------------------------------------
 
 
-def used_milli(
-    rule: str, pods: list[int], needs: list[list[int]], gpus: list[int], cpu: int = 64_000
-) -> list[int]:
+def used_milli(rule: str, pods: list[int], needs: list[list[int]], gpus: list[int], cpu: int = 64_000) -> list[int]:
     count = len(needs)
     kinds = Kinds(np.array(needs), np.full(count, 1 / count), np.full(count, 1 / count))
     size = len(gpus)
@@ -89,9 +82,7 @@ def test_fgd_keeps_the_two_gpu_node_for_the_pair():
 
 def test_runs_with_equal_seeds_are_equal():
     pods = [0, 1, 0, 0, 1] * 4
-    assert used_milli("Random", pods, [HALF, PAIR], [2] * 9) == used_milli(
-        "Random", pods, [HALF, PAIR], [2] * 9
-    )
+    assert used_milli("Random", pods, [HALF, PAIR], [2] * 9) == used_milli("Random", pods, [HALF, PAIR], [2] * 9)
 
 
 def test_openb_is_reproduced_by_seed(sources, monkeypatch):
@@ -112,9 +103,7 @@ def test_missing_list_is_named(tmp_path):
 @pytest.mark.slow
 def test_openb_equals_published_values_and_docs(sources, page):
     """One list with the fast scores, and the held-out list; the command prints all."""
-    result = openb.results(
-        sources, quiet, ("default", openb.HELD_OUT), ("Random", "BestFit", "FGD", openb.OURS)
-    )
+    result = openb.results(sources, quiet, ("default", openb.HELD_OUT), ("Random", "BestFit", "FGD", openb.OURS))
     for rule in ("Random", "BestFit", "FGD"):
         mean = float(np.mean(result["default"][rule]))
         published = openb.PUBLISHED[rule][0]
@@ -167,8 +156,8 @@ def test_las_gives_full_shares_if_gpus_suffice():
 def test_allox_runs_the_short_job_first_and_keeps_running_jobs(monkeypatch):
     monkeypatch.setattr(gavel_shares, "WORKERS", (0, 0, 1))
     policy = gavel_shares.AlloX()
-    assert policy(view([[1.0, 1.0, 1.0]] * 2, left=[100.0, 1.0]))[:, 2].tolist() == [0, 1]
-    assert policy(view([[1.0, 1.0, 1.0]] * 2, left=[0.5, 1.0]))[:, 2].tolist() == [0, 1]
+    assert policy(view([[1.0, 1.0, 1.0]] * 2, remaining=[100.0, 1.0]))[:, 2].tolist() == [0, 1]
+    assert policy(view([[1.0, 1.0, 1.0]] * 2, remaining=[0.5, 1.0]))[:, 2].tolist() == [0, 1]
 
 
 # -- rounds -----------------------------------------------------------------------------------------
@@ -223,8 +212,7 @@ def test_rows_by_type_are_close_to_published_values(speeds, page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "rate"),
-    [("FIFO", 4.0), ("FIFO by type", 4.0), ("LAS", 4.0), ("AlloX", 0.4), ("LAS by type", 0.4)],
+    ("name", "rate"), [("FIFO", 4.0), ("FIFO by type", 4.0), ("LAS", 4.0), ("AlloX", 0.4), ("LAS by type", 0.4)]
 )
 def test_gavel_equals_published_values_and_docs(sources, page, name, rate):
     """The fast cells; the command prints all."""

@@ -37,13 +37,7 @@ def test_every_plan_has_a_row_under_every_budget():
     metrics = {"mean_wait_s": 60.0, "p95_wait_s": 600.0, "mean_bsld": 2.0, "mean_w": 1e3, "peak_w": 2e3}
     violation = {"time_share": 0.015, "excess_kwh": 1.0, "max_excess_w": 100.0, "budget_w": 1000.0}
     plans = {f"{budget} %, {plan}": metrics | violation for budget in BUDGETS for plan in PLANS}
-    results = {
-        "part": "later",
-        "jobs": 9,
-        "idle_w": 20.0,
-        "full_w": 300.0,
-        "plans": plans | {"none": metrics},
-    }
+    results = {"part": "later", "jobs": 9, "idle_w": 20.0, "full_w": 300.0, "plans": plans | {"none": metrics}}
     output = text(results)
     assert output.count("1.50 %") == len(BUDGETS) * len(PLANS) and "10.0 %" in output
     assert "without a budget: 1.00 kW on average, 2.00 kW at most; mean wait 1 min" in output

@@ -20,11 +20,7 @@ def without_seconds(line: str) -> list[str]:
 
 def test_simple_predictor_rows_equal_the_docs(data_dir):
     result = evaluated(
-        Sources.find(str(data_dir)),
-        lambda line: None,
-        "KTH-SP2",
-        "runtime",
-        [*sorted(set(BASELINES) - {"rate"})],
+        Sources.find(str(data_dir)), lambda line: None, "KTH-SP2", "runtime", [*sorted(set(BASELINES) - {"rate"})]
     )
     page = [without_seconds(line) for line in PAGE.read_text("utf-8").splitlines() if line]
     output = text({"KTH-SP2, runtime": result}).splitlines()

@@ -11,12 +11,7 @@ from benchmarks.reproduce import rlscheduler, simulator_speed, tsafrir
 from benchmarks.reproduce.__main__ import main
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.easy_plus_variants import Reading
-from benchmarks.reproduce.rlscheduler_rules import (
-    RULES,
-    Job,
-    commitments_of,
-    starts_of,
-)
+from benchmarks.reproduce.rlscheduler_rules import RULES, Job, commitments_of, starts_of
 
 from kilowait.experiments import bench
 
@@ -134,8 +129,7 @@ def test_engine_agrees_with_the_reference_on_their_windows(rlscheduler_results):
         run = rlscheduler_results["engine"][f"{rule}+{backfill}"]
         assert (run["starts"], run["starts_of"], run["figures"], run["figures_of"]) == (512, 512, 60, 60)
     resorted = [
-        rlscheduler_results["engine"][f"sjf+{backfill}"]["mean_bsld"]["windows1024"]
-        for backfill in ("none", "easy")
+        rlscheduler_results["engine"][f"sjf+{backfill}"]["mean_bsld"]["windows1024"] for backfill in ("none", "easy")
     ]
     assert resorted == pytest.approx([47.2, 42.1], abs=0.05)
 
@@ -167,9 +161,7 @@ def test_one_interpretation_of_the_predictions_is_within_eight_percent(tsafrir_r
     for log in ("KTH-SP2", "SDSC-SP2"):
         for rule in tsafrir.PREDICTING:
             for name, published in tsafrir.PUBLISHED[log][rule]._asdict().items():
-                assert tsafrir_results["readings"][log][rule]["nearest"][name] == pytest.approx(
-                    published, rel=0.08
-                )
+                assert tsafrir_results["readings"][log][rule]["nearest"][name] == pytest.approx(published, rel=0.08)
 
 
 def test_policies_equal_the_default_interpretation(sources):

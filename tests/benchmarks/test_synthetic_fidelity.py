@@ -24,10 +24,7 @@ def data(tmp_path, monkeypatch):
     public_jobs = JobTable(
         labels={"queue": jobs.labels["queue"]},
         meta=jobs.meta,
-        **{
-            name: jobs[name]
-            for name in "job_id submit_s runtime_s estimate_s nodes user queue status".split()
-        },
+        **{name: jobs[name] for name in "job_id submit_s runtime_s estimate_s nodes user queue status".split()},
     )
     write_trace(public_jobs, folder / "swf" / "small.swf.gz")
     monkeypatch.setattr(synthetic_fidelity, "LOGS", {"Theta": "swf/small.swf.gz"})
@@ -61,9 +58,7 @@ def test_finished_cells_are_reused(data, cells, tmp_path):
     (out / "Theta-bootstrap-privacy.json").unlink()
     second = table(data, out, seeds=(0,))
     assert cells[2:] == ["Theta-bootstrap-privacy.json"]
-    assert json.dumps(first["Theta"]["bootstrap"]["likeness"]) == json.dumps(
-        second["Theta"]["bootstrap"]["likeness"]
-    )
+    assert json.dumps(first["Theta"]["bootstrap"]["likeness"]) == json.dumps(second["Theta"]["bootstrap"]["likeness"])
     table(data, out, seeds=(5,))
     assert len(cells) == 5  # other seeds are other cells
     output = synthetic_fidelity.text(second)
@@ -77,9 +72,7 @@ def test_failed_cells_are_reported(data, cells, tmp_path, monkeypatch):
         raise synthetic_fidelity.KilowaitError("no such extra")
 
     monkeypatch.setattr(synthetic_fidelity, "fidelity_of", fail)
-    assert "failed: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
-        table(data, tmp_path / "out")
-    )
+    assert "failed: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(table(data, tmp_path / "out"))
 
 
 def test_log_without_a_cluster_has_a_gpu_pool():

@@ -76,9 +76,7 @@ def test_saved_cells_are_reused_and_missing_cells_reported(folder, tmp_path):
     assert table.run(PLAN, folder, 1, messages.append) == [] and messages == ["0 cells in 1 processes"]
     results = table.table_of(PLAN, tmp_path)
     assert results["logs"] == {} and len(results["missing"]) == 4
-    assert table.text(results).startswith("nothing is finished yet") and "4 cells are missing" in table.text(
-        results
-    )
+    assert table.text(results).startswith("nothing is finished yet") and "4 cells are missing" in table.text(results)
 
 
 def test_interrupted_cells_are_resumed(folder, monkeypatch):
@@ -93,9 +91,7 @@ def test_interrupted_cells_are_resumed(folder, monkeypatch):
         lambda *args, resume: resume_arguments.append(resume) or checkpoint_dir(*args, resume),
     )
     table.run_cell(cell, PLAN, folder)
-    assert (
-        resume_arguments == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]
-    )
+    assert resume_arguments == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]
 
 
 def test_failed_generator_fit_skips_dependent_cells(tmp_path, monkeypatch):

@@ -43,9 +43,7 @@ class CommandResult:
 
 
 @pytest.fixture
-def kilowait(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., CommandResult]:
+def kilowait(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., CommandResult]:
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest's workers set it
 
     def call(*args: object) -> CommandResult:

@@ -12,14 +12,11 @@ import kilowait as kw
 from kilowait.traces.anonymize import PseudonymKey
 
 USERS = "ann bob cid dan eve".split()
-SACCT = (
-    "JobID|JobName|User|Account|Partition|Submit|Start|End|Timelimit|NNodes|State|WorkDir|Comment\n"
-    + "".join(
-        f"{700 + number}|{user}_thesis|{user}|chem|batch|2024-06-0{1 + number // 5}T09:0{number % 5}:00|"
-        f"2024-06-0{1 + number // 5}T10:00:00|2024-06-0{1 + number // 5}T11:00:00|02:00:00|{4 if number < 9 else 64}|"
-        f"COMPLETED|/home/{user}/thesis|for {user}\n"
-        for number, user in enumerate(USERS * 2)
-    )
+SACCT = "JobID|JobName|User|Account|Partition|Submit|Start|End|Timelimit|NNodes|State|WorkDir|Comment\n" + "".join(
+    f"{700 + number}|{user}_thesis|{user}|chem|batch|2024-06-0{1 + number // 5}T09:0{number % 5}:00|"
+    f"2024-06-0{1 + number // 5}T10:00:00|2024-06-0{1 + number // 5}T11:00:00|02:00:00|{4 if number < 9 else 64}|"
+    f"COMPLETED|/home/{user}/thesis|for {user}\n"
+    for number, user in enumerate(USERS * 2)
 )
 """Ten jobs of five users; the last one is larger than the others."""
 
@@ -37,10 +34,7 @@ def test_without_out_nothing_is_written(kilowait, site):
     result = kilowait("traces", "anonymize", "sacct.txt", "--quasi-identifiers", "nodes,queue")
     assert result.status == 0
     assert "user           hashed with a secret key: 5 pseudonyms" in result.out
-    assert (
-        "name           dropped" in result.out
-        and "queue          kept, check these names: batch" in result.out
-    )
+    assert "name           dropped" in result.out and "queue          kept, check these names: batch" in result.out
     assert "about the log  dropped: source, ledger" in result.out
     assert "comments, work directories, names of nodes" in result.out
     assert "jobs below 5   1 of 10 (10.0 %)" in result.out
@@ -58,10 +52,7 @@ def test_published_files_are_anonymized_and_reproducible(kilowait, site, name):
     assert key.secret.hex() not in result.out + result.err
     assert str(int(key.shift_s())) not in result.out + result.err
     published, log = kw.read_trace(f"public/{name}"), kw.read_trace("sacct.txt")
-    assert (
-        published["job_id"].tolist() == list(range(1, 11))
-        and published["nodes"].tolist() == log["nodes"].tolist()
-    )
+    assert published["job_id"].tolist() == list(range(1, 11)) and published["nodes"].tolist() == log["nodes"].tolist()
     assert (published["submit_s"] - log["submit_s"] == key.shift_s()).all()
     assert "name" not in published and len(set(published["user"].tolist())) == 5
     written = (site / "public" / name).read_bytes()
@@ -72,9 +63,7 @@ def test_published_files_are_anonymized_and_reproducible(kilowait, site, name):
         record = json.loads((site / "public" / "log.csv.plan.json").read_text())["anonymized"]
         assert record["hashed with a secret key"] == "user, account"
         text = "".join(path.read_text() for path in (site / "public").iterdir())
-        assert not [
-            word for word in (*USERS, "thesis", "chem", "sacct") if f"{word}_" in text or f"/{word}" in text
-        ]
+        assert not [word for word in (*USERS, "thesis", "chem", "sacct") if f"{word}_" in text or f"/{word}" in text]
 
 
 def test_strict_rejects_and_enforce_suppresses_small_classes(kilowait, site):
@@ -110,9 +99,7 @@ def test_json(kilowait, site):
 
 
 def test_logs_without_users_and_without_dates(kilowait, swf, tmp_path):
-    result = kilowait(
-        "traces", "anonymize", "lublin:50:8:0.9:1", "--drop", "user", "--shift", "8d", "--hash", "qos"
-    )
+    result = kilowait("traces", "anonymize", "lublin:50:8:0.9:1", "--drop", "user", "--shift", "8d", "--hash", "qos")
     assert "the log has no dates to shift" in result.err and "not in this log: qos" in result.err
     rows = "".join(f"{n},{n * 60},60,4\n" for n in range(1, 7))
     (tmp_path / "bare.csv").write_text(f"job_id,submit_s,runtime_s,nodes\n{rows}")
@@ -144,9 +131,7 @@ def test_error_messages(kilowait, site):
     assert "not a span of time" in error("--shift", "later")
     assert "suffix" in error("--out", "public/log.doc", "--key", "new.key", "--new-key")
     assert "none of the 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
-    assert "would be overwritten" in error(
-        "--out", "sacct.txt", "--key", "../site.key", "--new-key", "--to", "csv"
-    )
+    assert "would be overwritten" in error("--out", "sacct.txt", "--key", "../site.key", "--new-key", "--to", "csv")
     assert sorted(os.listdir()) == ["public", "sacct.txt", "short.key"] and not os.listdir("public")
     (site / "nothing.txt").write_text("")
     assert "empty" in kilowait("traces", "anonymize", "nothing.txt").error()

@@ -50,6 +50,5 @@ def test_aliases_are_parameters_of_some_command():
 def test_messages_name_options(kilowait):
     assert "--on-oversized drop" in kilowait("simulate", "lublin:3:64", "--cluster", "nodes:1").error()
     assert (
-        "--carbon-scope needs a power model"
-        in kilowait("simulate", "lublin:3:64", "--carbon-scope", "direct").error()
+        "--carbon-scope needs a power model" in kilowait("simulate", "lublin:3:64", "--carbon-scope", "direct").error()
     )

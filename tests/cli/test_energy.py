@@ -13,9 +13,7 @@ def signals(tmp_path):
     args = ["--log-start", "2022-01-01", "--repeat-signals"]
     for name, header, value in (("carbon", "gCO2/kWh", 200), ("price", "price (EUR/MWh)", 50)):
         path = tmp_path / f"{name}.csv"
-        rows = [
-            f"2022-01-{1 + h // 24:02d}T{h % 24:02d}:00Z,{value * (1 + (h % 24 > 6))}" for h in range(24 * 7)
-        ]
+        rows = [f"2022-01-{1 + h // 24:02d}T{h % 24:02d}:00Z,{value * (1 + (h % 24 > 6))}" for h in range(24 * 7)]
         path.write_text(f"time,{header}\n" + "\n".join(rows) + "\n")
         args += [f"--{name}", str(path)]
     return args
@@ -39,15 +37,7 @@ def test_describe_prints_the_power_of_a_machine(kilowait):
 
 
 def test_simulate_reports_energy(kilowait, signals, tmp_path):
-    args = [
-        "simulate",
-        TRACE,
-        "--power",
-        "taurus",
-        "--power-controls",
-        "sleep=break-even+dvfs=1.1",
-        *signals,
-    ]
+    args = ["simulate", TRACE, "--power", "taurus", "--power-controls", "sleep=break-even+dvfs=1.1", *signals]
     result = kilowait(*args)
     assert result.status == 0
     for part in (
@@ -89,19 +79,11 @@ def test_each_power_control_is_compared(kilowait, signals):
     result = kilowait("energy", "controls", TRACE, "--power", "taurus", *signals)
     assert result.status == 0
     labels = [line.split("  ")[0] for line in result.out.splitlines()]
-    alone = (
-        "sleep=break-even",
-        "sleep=predictive",
-        "dvfs=1.1",
-        "shift=carbon_time:6h",
-        "shift=price:carbon_time:6h",
-    )
+    alone = ("sleep=break-even", "sleep=predictive", "dvfs=1.1", "shift=carbon_time:6h", "shift=price:carbon_time:6h")
     expected = ["fcfs", *(f"fcfs, {control}" for control in (*alone, "all")), "lower bound"]
     assert [label for label in labels if label in expected] == expected
     assert "7 of 7: fcfs, all" in result.err
-    report = kilowait(
-        "energy", "controls", TRACE, "--power", "taurus", "--power-controls", "none,all", "--json"
-    ).json()
+    report = kilowait("energy", "controls", TRACE, "--power", "taurus", "--power-controls", "none,all", "--json").json()
     assert [row["power_controls"] for row in report["rows"]] == ["none", "all"]
     first, last = (row["metrics"] for row in report["rows"])
     assert first["least_kwh"] == last["least_kwh"] < last["energy_kwh"] < first["energy_kwh"]
@@ -119,10 +101,7 @@ def test_each_power_control_is_compared(kilowait, signals):
         (["--power", "mira", "--power-controls", "dvfs=1.1"], "'mira' has no DVFS states"),
         (["--power", "taurus", "--power-controls", "shift=lowest_window:6h"], "give a file with --carbon"),
         (["--power", "taurus", "--cooling", "chiller"], "give --weather FILE"),
-        (
-            ["--power", "taurus", "--carbon-scope", "all"],
-            "the carbon scope is 'all'; it must be life-cycle or direct",
-        ),
+        (["--power", "taurus", "--carbon-scope", "all"], "the carbon scope is 'all'; it must be life-cycle or direct"),
     ],
 )
 @pytest.mark.parametrize("verb", ["simulate", "compare"])

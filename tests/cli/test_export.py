@@ -22,9 +22,7 @@ def agent(tmp_path):
 def test_exported_network_runs_in_onnxruntime(kilowait, agent):
     description = kilowait("export", agent.parent, "--json").json()
     assert description["inputs"]["mask"] == "int8 (batch, 8)" and description["outputs"] == ["scores"]
-    session = onnxruntime.InferenceSession(
-        agent.parent.with_name("run.onnx"), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(agent.parent.with_name("run.onnx"), providers=["CPUExecutionProvider"])
     jobs = np.ones((3, 8, 10), np.float32)
     mask = np.eye(8, dtype=np.int8)[:3]
     scores = session.run(None, {"jobs": jobs, "mask": mask, "summary": np.zeros((3, 11), np.float32)})[0]

@@ -29,9 +29,7 @@ def test_simulate(kilowait, tmp_path):
         "size",
     )
     report = kilowait(*args, "--json", "--out", tmp_path / "run").json()
-    assert (
-        report["scenario"]["gpu"]["checkpoint_interval"] == "30m" and report["scenario"]["backfill"] == "none"
-    )
+    assert report["scenario"]["gpu"]["checkpoint_interval"] == "30m" and report["scenario"]["backfill"] == "none"
     assert {row["type"] for row in report["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
     run = load_run(tmp_path / "run")
     jobs = run.log.jobs_table
@@ -40,13 +38,7 @@ def test_simulate(kilowait, tmp_path):
     assert report["gpus"]["metrics"]["mean_jct_s"] == expected["mean_jct_s"]
     assert report["metrics"]["utilization"] == pytest.approx(expected["gpu_utilization"])
     output = kilowait(*args).out
-    for text in (
-        "completion time (JCT)",
-        "every 30 min of work, load time 1 min",
-        "RTX4090",
-        "rho",
-        "measured",
-    ):
+    for text in ("completion time (JCT)", "every 30 min of work, load time 1 min", "RTX4090", "rho", "measured"):
         assert text in output
 
 
@@ -118,9 +110,7 @@ def test_compare_prints_gpu_metrics(kilowait):
 
 
 def test_least_energy_gpu_types_use_less_energy(kilowait):
-    report = kilowait(
-        "simulate", TRACE, "--power", "auto", "--gpu-type-order", "least-energy", "--json"
-    ).json()
+    report = kilowait("simulate", TRACE, "--power", "auto", "--gpu-type-order", "least-energy", "--json").json()
     fast = kilowait("simulate", TRACE, "--power", "auto", "--gpu-type-order", "fastest", "--json").json()
     energy_kwh = [run_result["energy"]["kwh_by_state"]["jobs"] for run_result in (report, fast)]
     assert 0 < energy_kwh[0] < energy_kwh[1]
@@ -141,29 +131,16 @@ def test_compare_runs_every_policy_with_every_placement(kilowait, tmp_path):
 
 
 def test_gpu_power_caps(kilowait, tmp_path):
-    args = (
-        "compare",
-        TRACE,
-        "--policies",
-        "fcfs",
-        "--power",
-        "auto",
-        "--gpu-power-cap",
-        "none,60%",
-        "--json",
-    )
+    args = ("compare", TRACE, "--policies", "fcfs", "--power", "auto", "--gpu-power-cap", "none,60%", "--json")
     rows = kilowait(*args, "--out", tmp_path / "both").json()["traces"][0]["rows"]
     assert [row["power_controls"] for row in rows] == ["none", "gpu-cap=60%"]
     uncapped, capped = (row["metrics"] for row in rows)
-    assert (
-        capped["mean_turnaround_s"] > uncapped["mean_turnaround_s"]
-        and capped["peak_kw"] < uncapped["peak_kw"]
-    )
+    assert capped["mean_turnaround_s"] > uncapped["mean_turnaround_s"] and capped["peak_kw"] < uncapped["peak_kw"]
     assert kilowait("report", tmp_path / "both", "--out", tmp_path / "both.html").status == 0
     simulated = kilowait("simulate", TRACE, "--power", "auto", "--gpu-power-cap", "0.6", "--json").json()
     assert simulated["scenario"]["power_controls"] == "gpu-cap=60%"
     assert simulated["metrics"]["mean_turnaround_s"] == capped["mean_turnaround_s"]
-    assert simulated["energy"]["power_controls"] == "GPUs are held to 60 % of their limit"
+    assert simulated["energy"]["power_controls"] == "GPUs are capped at 60 % of their power limit"
     output = kilowait("energy", "controls", TRACE, "--gpu-power-cap", "none,80%").out
     assert "fcfs, gpu-cap=80%" in output and "on its most efficient GPU type" in output
 
@@ -185,7 +162,7 @@ def test_ignore_dependencies(kilowait, tmp_path):
     args = table(tmp_path, "2,10,60,1,4,1,1000,V100,1")
     assert "--ignore-dependencies" in kilowait("simulate", *args).error()
     result = kilowait("simulate", *args, "--ignore-dependencies", "--json")
-    assert "note: 1 of 2 jobs follow another one (after_id): submitted when the log says" in result.err
+    assert "note: 1 of 2 jobs follow another one (after_id): submitted at the times of the log" in result.err
     assert result.json()["metrics"]["mean_wait_s"] == 0.0
     assert result.json()["scenario"]["dependencies"] is False
     assert "follow another one" in kilowait("compare", *args, "--ignore-dependencies").err
@@ -193,9 +170,7 @@ def test_ignore_dependencies(kilowait, tmp_path):
 
 def test_impossible_jobs(kilowait, tmp_path):
     """Each is a one-line error or an entry of the cleaning report."""
-    assert (
-        "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
-    )
+    assert "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
     args = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
     assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *args).error()
     assert kilowait("simulate", *args, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
@@ -220,19 +195,13 @@ def test_pods_without_a_deletion_time(kilowait, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("simulate", TRACE, "--backfill", "easy"), "take none"),
+        (("simulate", TRACE, "--backfill", "easy"), "use none"),
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--migrate"), "migrate is for GPU clusters"),
         (("simulate", TRACE, "--schedule-per", "event"), "--schedule-per is 'event'"),
-        (
-            ("simulate", TRACE, "--overrun", "steps"),
-            "overrun is 'steps'; GPU clusters have no such setting",
-        ),
-        (
-            ("simulate", TRACE, "--power", "auto", "--power-controls", "sleep=break-even"),
-            "are for batch clusters",
-        ),
+        (("simulate", TRACE, "--overrun", "steps"), "overrun is 'steps'; GPU clusters have no such setting"),
+        (("simulate", TRACE, "--power", "auto", "--power-controls", "sleep=break-even"), "are for batch clusters"),
         (
             ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-power-cap", "60%"),
             "--gpu-power-cap is for GPU clusters",

@@ -97,9 +97,7 @@ def test_each_option_has_one_parameter_name():
 def test_the_check_finds_a_wrong_option():
     assert wrong_options(("train",), "With --power: needs --weather.") == ["train --weather"]
     assert wrong_options(("train",), "written by kilowait compare --clairvoyant") == []
-    assert wrong_options(("train",), "kilowait energy describe polaris --power") == [
-        "energy describe --power"
-    ]
+    assert wrong_options(("train",), "kilowait energy describe polaris --power") == ["energy describe --power"]
 
 
 def test_summaries_of_the_root_help_are_short():

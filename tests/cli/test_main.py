@@ -34,9 +34,7 @@ def test_help_lists_the_verbs(kilowait):
 
 @pytest.mark.parametrize(
     "args",
-    [[verb] for verb in VERBS]
-    + [["traces", verb] for verb in TRACE_VERBS]
-    + [["telemetry", verb] for verb in METERS],
+    [[verb] for verb in VERBS] + [["traces", verb] for verb in TRACE_VERBS] + [["telemetry", verb] for verb in METERS],
 )
 def test_every_command_has_an_example(kilowait, args):
     result = kilowait(*args, "--help")
@@ -123,9 +121,7 @@ def test_help_imports_neither_numba_nor_arrow():
         "heavy = {'numba', 'pyarrow', 'numpy', 'rich', 'torch'} & set(sys.modules); "
         "sys.exit(repr(heavy) if heavy else 0)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode == 0, process.stderr
 
 
@@ -134,9 +130,7 @@ def test_describe_and_storage_do_not_import_numba(tmp_path):
         "import sys; from kilowait.cli import main; main(['traces', 'describe', 'lublin:100:16']); "
         "import kilowait.evaluation.storage; sys.exit('numba' in sys.modules)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode == 0, process.stderr
 
 

@@ -29,9 +29,7 @@ def predictor(log, tmp_path_factory):
     from kilowait.cli import main
 
     folder = tmp_path_factory.mktemp("kept") / "predictor"
-    assert (
-        main(["predict", "fit", str(log), "--cluster", "16", "--out", str(folder), "--model", "forest"]) == 0
-    )
+    assert main(["predict", "fit", str(log), "--cluster", "16", "--out", str(folder), "--model", "forest"]) == 0
     return folder
 
 
@@ -62,10 +60,7 @@ def test_score(kilowait, log):
 
 def test_score_energy_and_power(kilowait, log):
     result = kilowait("predict", "score", log, "-c", 16, "--target", "energy", "--models", "rate,last2")
-    assert (
-        "measured: 573 with power from measured energy; 327 not measured" in result.out
-        and "MAE J" in result.out
-    )
+    assert "measured: 573 with power from measured energy; 327 not measured" in result.out and "MAE J" in result.out
     args = ("--target", "power", "--power", "taurus", "--models", "rate,recent")
     result = kilowait("predict", "score", log, "-c", 16, *args)
     assert "else power model taurus" in result.out
@@ -113,14 +108,10 @@ def test_explain_one_job(kilowait, predictor, log):
     explanation = kilowait("predict", "explain", predictor, log, 890, "--features", 900, "--json").json()
     assert explanation["p10"] <= explanation["p50"] <= explanation["p90"] <= 3600
     product = (
-        explanation["anchor"]
-        * explanation["start"]
-        * np.prod([part["factor"] for part in explanation["features"]])
+        explanation["anchor"] * explanation["start"] * np.prod([part["factor"] for part in explanation["features"]])
     )
     assert 1 < product < 4000
-    assert (
-        "a default from the request: no earlier job" in kilowait("predict", "explain", predictor, log, 0).out
-    )
+    assert "a default from the request: no earlier job" in kilowait("predict", "explain", predictor, log, 0).out
 
 
 def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
@@ -150,13 +141,9 @@ def test_error_messages(kilowait, predictor, log, tmp_path):
         in kilowait("predict", "features", log, "--out", tmp_path / "f.txt").error()
     )
     assert (
-        "its folder does not exist"
-        in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
+        "its folder does not exist" in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
     )
-    assert (
-        "are only for the targets power and energy"
-        in kilowait("predict", "score", log, "--power", "taurus").error()
-    )
+    assert "are only for the targets power and energy" in kilowait("predict", "score", log, "--power", "taurus").error()
     assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err
 
 

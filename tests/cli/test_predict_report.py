@@ -24,10 +24,7 @@ def test_report_is_written(kilowait, tmp_path):
 
 def test_errors_write_nothing(kilowait, tmp_path):
     out = tmp_path / "report"
-    assert (
-        "there is no job 9999 in this log"
-        in kilowait("predict", "report", LOG, "--job", 9999, "--out", out).error()
-    )
+    assert "there is no job 9999 in this log" in kilowait("predict", "report", LOG, "--job", 9999, "--out", out).error()
     assert (
         "no forest was fitted on these 100 jobs"
         in kilowait("predict", "report", LOG, "--jobs", 100, "--out", out).error()

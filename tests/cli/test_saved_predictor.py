@@ -24,27 +24,12 @@ def log(tmp_path_factory):
     columns = {name: jobs[name] for name in jobs.columns}
     queues = {"queue": ("short", "long")}
     joules = jobs["runtime_s"] * 150.0
-    write_trace(
-        JobTable(labels=queues, **columns, queue=(jobs["user"] == 1).astype(int), energy_j=joules), path
-    )
+    write_trace(JobTable(labels=queues, **columns, queue=(jobs["user"] == 1).astype(int), energy_j=joules), path)
     return path
 
 
 def fitted(log, folder, *more_args):
-    args = [
-        "predict",
-        "fit",
-        log,
-        "--cluster",
-        4,
-        "--jobs",
-        500,
-        "--model",
-        "last2",
-        "--out",
-        folder,
-        *more_args,
-    ]
+    args = ["predict", "fit", log, "--cluster", 4, "--jobs", 500, "--model", "last2", "--out", folder, *more_args]
     assert main([str(word) for word in args]) == 0
     return folder
 
@@ -89,15 +74,10 @@ def test_train_and_evaluate(kilowait, log, predictor, tmp_path):
     record = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
     assert record["leaked_test_jobs"] == 0
     args = ("evaluate", tmp_path / "es", log, *SMALL[:2], "--windows", 2, "--window", 100)
+    assert LEAKAGE in kilowait(*args, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", predictor).err
     assert (
         LEAKAGE
-        in kilowait(*args, "--policies", "saf", "--test-fraction", 0.9, "--runtime-predictor", predictor).err
-    )
-    assert (
-        LEAKAGE
-        not in kilowait(
-            *args, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", predictor
-        ).err
+        not in kilowait(*args, "--policies", "saf", "--test-fraction", 0.3, "--runtime-predictor", predictor).err
     )
 
 
@@ -107,10 +87,7 @@ def test_error_messages(kilowait, log, predictor, tmp_path):
     assert "contains no predictor" in kilowait(*args, tmp_path).error()
     assert "did you mean 'forest'" in kilowait(*args, "forrest").error()
     power_predictor = fitted(log, tmp_path / "watts", "--target", "power")
-    assert (
-        f"the predictor {power_predictor} predicts power, not runtime"
-        in kilowait(*args, power_predictor).error()
-    )
+    assert f"the predictor {power_predictor} predicts power, not runtime" in kilowait(*args, power_predictor).error()
     without_queue = tmp_path / "bare.parquet"
     write_trace(repetitive_log(), without_queue)
     error = kilowait("simulate", without_queue, "--cluster", 4, "--runtime-predictor", predictor).error()
@@ -140,28 +117,14 @@ def test_power_budget_with_a_saved_power_predictor(kilowait, log, tmp_path):
     assert record["target"] == "power" and record["leaked_test_jobs"] == 500
     times = fitted(log, tmp_path / "times")
     assert (
-        f"the predictor {times} predicts runtime, not power"
-        in kilowait(*args[:-2], "--power-predictor", times).error()
+        f"the predictor {times} predicts runtime, not power" in kilowait(*args[:-2], "--power-predictor", times).error()
     )
     error = kilowait("compare", log, "--power-predictor", "forest").error()
     assert "--power-predictor has no effect without a power model" in error
 
 
 def test_prediction_features_in_training(kilowait, log, predictor, tmp_path):
-    sizes = (
-        "--num-envs",
-        2,
-        "--episode-jobs",
-        20,
-        "--queue-window",
-        8,
-        "--window",
-        50,
-        "--windows",
-        2,
-        "--cluster",
-        4,
-    )
+    sizes = ("--num-envs", 2, "--episode-jobs", 20, "--queue-window", 8, "--window", 50, "--windows", 2, "--cluster", 4)
     args = (
         "train",
         log,
@@ -180,9 +143,7 @@ def test_prediction_features_in_training(kilowait, log, predictor, tmp_path):
     results = (tmp_path / "ppo" / "results.json").read_text()
     assert "run time that reservations assume" in results
     options = ("--cluster", 4, "--windows", 2, "--window", 50, "--policies", "saf")
-    assert (
-        "agent" in kilowait("evaluate", tmp_path / "ppo", log, *options, "--runtime-predictor", predictor).out
-    )
+    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *options, "--runtime-predictor", predictor).out
     assert (
         "the jobs have no predicted run times (column planned_s)"
         in kilowait("evaluate", tmp_path / "ppo", log, *options).err

@@ -52,20 +52,7 @@ def test_sample_with_a_condition(kilowait, folder, tmp_path):
 
 def test_sample_with_other_load_nodes_and_job_mix(kilowait, folder, tmp_path):
     out = tmp_path / "what.parquet"
-    args = [
-        "--days",
-        20,
-        "--load",
-        0.6,
-        "--nodes",
-        64,
-        "--job-mix",
-        "nodes=1*0.5,8:16*2",
-        "--seed",
-        2,
-        "-o",
-        out,
-    ]
+    args = ["--days", 20, "--load", 0.6, "--nodes", 64, "--job-mix", "nodes=1*0.5,8:16*2", "--seed", 2, "-o", out]
     result = kilowait("synth", "sample", folder, *args)
     assert "offered load 0.60, written to" in result.out and result.err == ""
     sample = read_trace(out)
@@ -73,9 +60,7 @@ def test_sample_with_other_load_nodes_and_job_mix(kilowait, folder, tmp_path):
     assert 15 < np.ptp(sample["submit_s"]) / 86400 < 21
     kilowait("synth", "sample", folder, *args[:-1], tmp_path / "again.csv")
     again = read_trace(tmp_path / "again.csv", format="csv")
-    assert np.array_equal(sample["submit_s"], again["submit_s"]) and np.array_equal(
-        sample["nodes"], again["nodes"]
-    )
+    assert np.array_equal(sample["submit_s"], again["submit_s"]) and np.array_equal(sample["nodes"], again["nodes"])
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         result = kilowait("synth", "sample", folder, "-n", 300, "--load", 1.3, "-o", out)
@@ -94,32 +79,17 @@ def test_scale_group(kilowait, folder, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (
-            ["--jobs", 10, "--days", 3],
-            "both of jobs and days are given; give the number of jobs or of days",
-        ),
+        (["--jobs", 10, "--days", 3], "both of jobs and days are given; give the number of jobs or of days"),
         ([], "neither of jobs and days are given"),
         (["--days", 0], "the number of days is 0"),
         (["--jobs", 10, "--load", 3], "a load of 3 is 3 times the machine's capacity"),
-        (
-            ["--jobs", 10, "--nodes", 0],
-            "the machine's nodes are 0; give a whole number of at least 1",
-        ),
+        (["--jobs", 10, "--nodes", 0], "the machine's nodes are 0; give a whole number of at least 1"),
         (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
         (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "job mix nodes=33:64: no job of the log matches"),
         (["--jobs", 10, "--job-mix", "nodes"], "the job mix has 'nodes'; write column=value*factor"),
-        (
-            ["--jobs", 10, "--scale-group", "queue=long*3"],
-            "unknown queue 'long'; known: combined",
-        ),
-        (
-            ["--jobs", 10, "--scale-group", "account=1*3"],
-            "group scaling account=1: the log has no column account",
-        ),
-        (
-            ["--jobs", 10, "--where", "queue=7"],
-            "condition queue=7: no job of the log matches; its values are combined",
-        ),
+        (["--jobs", 10, "--scale-group", "queue=long*3"], "unknown queue 'long'; known: combined"),
+        (["--jobs", 10, "--scale-group", "account=1*3"], "group scaling account=1: the log has no column account"),
+        (["--jobs", 10, "--where", "queue=7"], "condition queue=7: no job of the log matches; its values are combined"),
     ],
 )
 def test_sample_errors(kilowait, folder, tmp_path, args, message):
@@ -137,9 +107,7 @@ def test_score(kilowait, folder, tmp_path):
     assert "copies of training jobs" not in result.out and "--held-out FILE" in result.err
     result = kilowait("synth", "score", TRACE, sample, "--held-out", other)
     assert "copies of training jobs, except for the time" in result.out and result.err.count("note") == 0
-    report = kilowait(
-        "synth", "score", TRACE, sample, "--held-out", other, "--policies", "fcfs", "--json"
-    ).json()
+    report = kilowait("synth", "score", TRACE, sample, "--held-out", other, "--policies", "fcfs", "--json").json()
     assert report["privacy"]["copies"] == 1 > report["privacy"]["copies_of_held_out"]
     assert [wait["policy"] for wait in report["waits"]] == ["fcfs"]
     assert (
@@ -153,18 +121,7 @@ def test_score(kilowait, folder, tmp_path):
 def test_score_report(kilowait, folder, tmp_path):
     sample, run = tmp_path / "made.parquet", tmp_path / "runs" / "scored"
     kilowait("synth", "sample", folder, "-n", 400, "-o", sample)
-    args = (
-        "synth",
-        "score",
-        TRACE,
-        sample,
-        "--held-out",
-        "lublin:400:32:0.8:8",
-        "--policies",
-        "fcfs",
-        "--out",
-        run,
-    )
+    args = ("synth", "score", TRACE, sample, "--held-out", "lublin:400:32:0.8:8", "--policies", "fcfs", "--out", run)
     result = kilowait(*args)
     assert "more leakage than between weeks of one log: copies, copied pairs" in result.out
     assert result.out.endswith(f"written to {run}; write a page: kilowait report {run}\n")
@@ -191,15 +148,11 @@ def test_fit_errors(kilowait, folder, tmp_path):
     assert "50 jobs are too few" in kilowait("synth", "fit", "lublin:50:8", "-o", out).error()
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
-    assert (
-        "the settings contain 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
-    )
+    assert "the settings contain 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
     assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
     message = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
     assert "days of the generator bootstrap is 'seven'; it must be a number" in message
-    message = kilowait(
-        "synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out
-    ).error()
+    message = kilowait("synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out).error()
     assert "python=/no/python is not a program" in message
     message = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
     assert "unknown setting of the generator copula 'days'" in message
@@ -210,9 +163,7 @@ def test_fit_errors(kilowait, folder, tmp_path):
 
 def test_private_fit_prints_its_guarantee(kilowait, tmp_path):
     pytest.importorskip("opacus")
-    result = kilowait(
-        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", "dp_epsilon=8,dp_steps=2,width=8"
-    )
+    result = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", "dp_epsilon=8,dp_steps=2,width=8")
     first, second = result.out.splitlines()
     assert first.startswith("transformer fitted to 400 jobs of lublin")
     assert second.startswith("differential privacy: epsilon 7.") and "delta 1e-05, for each user; " in second
@@ -224,9 +175,7 @@ def test_resume_without_a_checkpoint(kilowait, tmp_path):
 
 
 def test_unknown_device(kilowait, tmp_path):
-    message = kilowait(
-        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu"
-    ).error()
+    message = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu").error()
     assert "unknown device 'gpu'" in message
 
 

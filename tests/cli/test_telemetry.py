@@ -49,10 +49,7 @@ def test_sample_cpu(kilowait, tree, tmp_path):
     result = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
                     "--host", "n1")  # fmt: skip
     assert result.status == 0, result.err
-    assert (
-        result.out.splitlines()[0]
-        == "n1: 5 RAPL counters; the power of the machine is the sum of package-0, dram"
-    )
+    assert result.out.splitlines()[0] == "n1: 5 RAPL counters; the power of the machine is the sum of package-0, dram"
     ticks = int(result.out.splitlines()[1].split(" ")[0])
     assert f"; {5 * ticks} rows written to {out}" in result.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
@@ -75,9 +72,7 @@ def test_gpus_are_sampled_with_nvml(kilowait, tmp_path, monkeypatch):
     """NVML is replaced by a fake; loading and calling it is tested."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(TestClock(), [300.0, 75.5]))
     out = tmp_path / "n1.csv"
-    result = kilowait(
-        "telemetry", "gpu", "--duration", "0.02s", "--interval", "0.01s", "--out", out, "--host", "n1"
-    )
+    result = kilowait("telemetry", "gpu", "--duration", "0.02s", "--interval", "0.01s", "--out", out, "--host", "n1")
     assert result.status == 0 and result.out.startswith("n1: 2 x NVIDIA H200\n"), result.err
     first = dict(zip(*(line.split(",") for line in out.read_text().splitlines()[:2]), strict=True))
     assert (first["host"], first["meter"], first["uuid"], first["power_w"]) == ("n1", "gpu0", "GPU-0", "300")
@@ -104,20 +99,8 @@ def test_missing_rapl_counters(kilowait, tmp_path):
 
 def started(tree: Path, out: Path) -> subprocess.Popen[str]:
     """The command in its own process, after it has written some samples."""
-    command = [
-        sys.executable,
-        "-m",
-        "kilowait.cli",
-        "telemetry",
-        "cpu",
-        "--root",
-        str(tree),
-        "--interval",
-        "0.01s",
-    ]
-    process = subprocess.Popen(
-        [*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "kilowait.cli", "telemetry", "cpu", "--root", str(tree), "--interval", "0.01s"]
+    process = subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while time.monotonic() < end:
         pieces = [out] if out.suffix == ".csv" else list(out.glob("_*.csv"))
@@ -130,9 +113,7 @@ def started(tree: Path, out: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["INT", "TERM", "KILL"]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["INT", "TERM", "KILL"])
 def test_samples_are_readable_after_signals(tmp_path, tree, suffix, number):
     out = tmp_path / f"n1{suffix}"
     process = started(tree, out)
@@ -155,29 +136,15 @@ def test_samples_are_readable_after_signals(tmp_path, tree, suffix, number):
 
 def test_fetched_carbon_is_read_by_the_carbon_option(kilowait, web, tmp_path):
     out = tmp_path / "gb.json"
-    args = (
-        "telemetry",
-        "carbon",
-        "gb",
-        "--since",
-        "2026-01-01",
-        "--until",
-        "2026-01-15",
-        "--base-url",
-        web.url,
-    )
+    args = ("telemetry", "carbon", "gb", "--since", "2026-01-01", "--until", "2026-01-15", "--base-url", web.url)
     result = kilowait(*args, "--out", out)
     assert result.status == 0, result.err
     first, last = result.out.splitlines()
-    assert first.startswith(
-        "carbon intensity, GB, average, direct, 2026-01-01 00:00 UTC to 2026-01-15 00:00 UTC, mean"
-    )
+    assert first.startswith("carbon intensity, GB, average, direct, 2026-01-01 00:00 UTC to 2026-01-15 00:00 UTC, mean")
     assert last == f"672 values in {out}: 672 new"
     again = kilowait(*args, "--out", out, "--json").json()
     assert (again["added"], again["requests"], again["cached"]) == (0, 0, 2)
-    jobs = JobTable(
-        job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], meta={"unix_start_s": 1767225600 + 3600}
-    )
+    jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1], meta={"unix_start_s": 1767225600 + 3600})
     meter = make_power_context(PowerSettings("taurus", carbon=str(out)), jobs, Cluster.from_nodes(4))
     assert meter.carbon is not None and meter.carbon.unit == "g/kWh"
 
@@ -242,10 +209,7 @@ def log(tmp_path: Path) -> Path:
         return f"{datetime.fromtimestamp(T0 + second, UTC):%Y-%m-%dT%H:%M:%S}"
 
     rows = [(1, 10, 20, 1, 4, "n1"), (2, 40, 10, 2, 8, "n[1-2]"), (3, 40, 10, 1, 4, "m1")]
-    lines = [
-        f"{job}|{at(0)}|{at(s)}|{at(s + run)}|{run}|{n}|{cpus}|{where}"
-        for job, s, run, n, cpus, where in rows
-    ]
+    lines = [f"{job}|{at(0)}|{at(s)}|{at(s + run)}|{run}|{n}|{cpus}|{where}" for job, s, run, n, cpus, where in rows]
     path = tmp_path / "sacct.txt"
     path.write_text("\n".join(("JobIDRaw|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|NodeList", *lines)) + "\n")
     return path
@@ -308,10 +272,7 @@ def test_labels_are_overwritten_only_with_force(kilowait, log, samples, tmp_path
 )
 def test_label_errors(kilowait, log, samples, tmp_path, args, error):
     assert (
-        error
-        in kilowait(
-            "telemetry", "label", samples, "--jobs", log, "--out", tmp_path / "x.parquet", *args
-        ).error()
+        error in kilowait("telemetry", "label", samples, "--jobs", log, "--out", tmp_path / "x.parquet", *args).error()
     )
 
 

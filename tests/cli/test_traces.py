@@ -104,22 +104,15 @@ def test_fetch(kilowait, archive, tmp_path):
 
 def test_fetch_errors(kilowait, tmp_path):
     assert "did you mean 'kth-sp2'?" in kilowait("traces", "fetch", "kth-sp").error()
-    message = kilowait(
-        "traces", "fetch", "kth-sp2", "--cache", tmp_path, "--base-url", "http://127.0.0.1:9"
-    ).error()
+    message = kilowait("traces", "fetch", "kth-sp2", "--cache", tmp_path, "--base-url", "http://127.0.0.1:9").error()
     assert "cannot download" in message
-    assert (
-        "http" in kilowait("traces", "fetch", "kth-sp2", "--base-url", "ftp://x", "--cache", tmp_path).error()
-    )
+    assert "http" in kilowait("traces", "fetch", "kth-sp2", "--base-url", "ftp://x", "--cache", tmp_path).error()
 
 
 def test_traces_policies_and_clusters_are_listed(kilowait):
     assert [row["name"] for row in kilowait("traces", "list", "--json").json()] == list(CATALOGUE)
     assert "KTH-SP2-1996" in kilowait("traces", "list").out
-    assert [row["name"] for row in kilowait("policies", "--json").json()] == [
-        *POLICIES,
-        *ROUND_BASED_POLICIES,
-    ]
+    assert [row["name"] for row in kilowait("policies", "--json").json()] == [*POLICIES, *ROUND_BASED_POLICIES]
     assert "Shortest estimate first." in kilowait("policies").out
     assert [row["name"] for row in kilowait("clusters", "--json").json()] == list(PRESETS)
     assert "49,152" in kilowait("clusters").out

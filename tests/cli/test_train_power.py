@@ -33,21 +33,12 @@ def test_linear_agent_is_trained_simulated_compared_and_evaluated(kilowait, fold
     )
     assert "front" in result.out and "kWh/job" in result.out and "hand-tuned power controls" in result.out
     saved = json.loads((out / "results.json").read_text())
-    assert (
-        saved["judged"]["objective"] == "energy"
-        and "agent" in saved["judged"]["policies"]
-        and saved["weights"]
-    )
+    assert saved["judged"]["objective"] == "energy" and "agent" in saved["judged"]["policies"] and saved["weights"]
     simulated = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
     assert "asleep" in simulated.out
-    assert (
-        "--power-controls"
-        in kilowait("simulate", TRACE, "--policy", f"agent:{out}", "--power", "taurus").error()
-    )
+    assert "--power-controls" in kilowait("simulate", TRACE, "--policy", f"agent:{out}", "--power", "taurus").error()
     assert "--power" in kilowait("simulate", TRACE, "--policy", f"agent:{out}").error()
-    compared = kilowait(
-        "compare", TRACE, "--policies", f"saf,agent:{out}", *SMALL, *POWER[:3], f"none,{POWER[-1]}"
-    )
+    compared = kilowait("compare", TRACE, "--policies", f"saf,agent:{out}", *SMALL, *POWER[:3], f"none,{POWER[-1]}")
     assert "agent" in compared.out
     evaluated = kilowait("evaluate", str(out), TRACE, "--power", "taurus", *SMALL, "--json").json()
     assert evaluated["judged"]["windows"] == 2 and "front" in evaluated["judged"]
@@ -57,18 +48,7 @@ def test_linear_agent_is_trained_simulated_compared_and_evaluated(kilowait, fold
 @pytest.mark.slow
 def test_constrained_network_is_trained_resumed_and_evaluated(kilowait, folder):
     out = folder / "ppo"
-    options = (
-        *POWER,
-        *SMALL,
-        "--num-envs",
-        "4",
-        "--episode-jobs",
-        "40",
-        "--queue-window",
-        "16",
-        "--out",
-        str(out),
-    )
+    options = (*POWER, *SMALL, "--num-envs", "4", "--episode-jobs", "40", "--queue-window", "16", "--out", str(out))
     args = ("--algo", "ppo", "--objective", "energy=1,slowdown=0.1", "--constraint", "sla=0.05")
     first = kilowait("train", TRACE, *args, "--total-timesteps", "512", *options)
     assert "kWh/job" in first.out and (out / "agent.pt").exists()
@@ -78,9 +58,7 @@ def test_constrained_network_is_trained_resumed_and_evaluated(kilowait, folder):
 
 
 def test_error_messages(kilowait, folder):
-    message = kilowait(
-        "train", TRACE, "--algo", "ppo", "--objective", "energy=1", "--out", str(folder / "x")
-    ).error()
+    message = kilowait("train", TRACE, "--algo", "ppo", "--objective", "energy=1", "--out", str(folder / "x")).error()
     assert "--power" in message
     message = kilowait(
         "train", TRACE, *POWER, *SMALL, "--objective", "co2", "--generations", "1", "--out", str(folder / "y")

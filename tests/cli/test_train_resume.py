@@ -22,9 +22,7 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
     assert kilowait(*train_args(uninterrupted)).status == 0
     state = tmp_path / "killed.training" / "search.json"
     process = subprocess.Popen(
-        [sys.executable, "-m", "kilowait.cli", *train_args(killed)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "kilowait.cli", *train_args(killed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
         deadline = time.monotonic() + 120
@@ -42,10 +40,7 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
     assert (killed / "agent.json").read_bytes() == (uninterrupted / "agent.json").read_bytes()
     assert (killed / "results.json").read_bytes() == (uninterrupted / "results.json").read_bytes()
     again = kilowait(*train_args(killed), "--resume")  # a finished training is evaluated and written again
-    assert (
-        again.status == 0
-        and (killed / "agent.json").read_bytes() == (uninterrupted / "agent.json").read_bytes()
-    )
+    assert again.status == 0 and (killed / "agent.json").read_bytes() == (uninterrupted / "agent.json").read_bytes()
     assert "more --generations and --resume" in again.out
 
 
@@ -53,9 +48,7 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
 def test_resume_without_a_checkpoint(kilowait, tmp_path, options):
     trace = () if "gpu-mixed" in options else (TRACE,)
     message = kilowait("train", *trace, *options, "--out", tmp_path / "x", "--resume").error()
-    assert "contains no training to resume; start one without --resume" in message and not list(
-        tmp_path.iterdir()
-    )
+    assert "contains no training to resume; start one without --resume" in message and not list(tmp_path.iterdir())
 
 
 def test_resume_with_another_log_or_seed_is_refused(kilowait, tmp_path):
@@ -65,7 +58,5 @@ def test_resume_with_another_log_or_seed_is_refused(kilowait, tmp_path):
     other_log = [arg.replace(":7", ":8") for arg in train_args(out, "1")]
     result = kilowait(*other_log, "--resume")
     assert result.status == 2 and "was started with training jobs 720" in result.err.splitlines()[-1]
-    assert (
-        "begun with seed 0, and this is 5" in kilowait(*train_args(out, "1"), "--resume", "--seed", "5").err
-    )
+    assert "started with seed 0, and this is 5" in kilowait(*train_args(out, "1"), "--resume", "--seed", "5").err
     assert (out / "agent.json").read_bytes() == before

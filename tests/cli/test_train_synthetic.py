@@ -37,9 +37,7 @@ def test_generator_fitted_on_test_jobs_is_reported(kilowait, tmp_path):
     assert kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--out", tmp_path / "all").status == 0
     result = kilowait("train", TRACE, *ES, "--synthetic", tmp_path / "all", "--out", tmp_path / "x")
     assert (
-        result.status == 0
-        and "warning: " in result.err
-        and "the agent is evaluated on its jobs from day" in result.err
+        result.status == 0 and "warning: " in result.err and "the agent is evaluated on its jobs from day" in result.err
     )
     record = json.loads((tmp_path / "x" / "manifest.json").read_text())["synthetic"]["generators"][0]
     assert record["overlap"] == "test jobs"

@@ -6,18 +6,7 @@ import sys
 import pytest
 
 TRACE = "lublin:600:16"
-SMALL = (
-    "--num-envs",
-    "2",
-    "--episode-jobs",
-    "40",
-    "--queue-window",
-    "16",
-    "--window",
-    "60",
-    "--windows",
-    "2",
-)
+SMALL = ("--num-envs", "2", "--episode-jobs", "40", "--queue-window", "16", "--window", "60", "--windows", "2")
 TUNE = ("tune", TRACE, "--total-timesteps", "256", *SMALL)
 
 
@@ -33,9 +22,7 @@ def test_tune_resume_train(kilowait, out):
     assert "2 of 2: " in first.err and "best so far" in first.err and "[I " not in first.err
     assert "learning_rate" in first.out and f"--hyperparameters {out / 'best.toml'}" in first.out
     assert "--resume" in kilowait(*TUNE, "--trials", "3", "--out", out).error()
-    assert (
-        "started with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
-    )
+    assert "started with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
     before = json.loads((out / "results.json").read_text())["trials"]
     more = kilowait(*TUNE, "--trials", "3", "--out", out, "--resume", "--json")
     assert "2 trials of 3 done" in more.err and "3 of 3: " in more.err and "2 of 3: " not in more.err

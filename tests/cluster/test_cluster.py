@@ -28,9 +28,7 @@ def test_from_nodes():
 
 @pytest.mark.parametrize("nodes", [0, -1, 2.5, math.nan, math.inf])
 def test_from_nodes_with_invalid_number(nodes):
-    with pytest.raises(
-        ClusterError, match=f"a cluster of {nodes} nodes; it needs a whole number, at least 1"
-    ):
+    with pytest.raises(ClusterError, match=f"a cluster of {nodes} nodes; it needs a whole number, at least 1"):
         Cluster.from_nodes(nodes)
 
 
@@ -113,14 +111,11 @@ class TestWindows:
 
     @pytest.mark.parametrize("nodes", [0, -1, 1.5])
     def test_invalid_node_numbers_are_errors(self, kind, nodes):
-        with pytest.raises(
-            ClusterError, match=f"{kind} on 'cpu' takes {nodes} nodes; it must take at least 1"
-        ):
+        with pytest.raises(ClusterError, match=f"{kind} on 'cpu' takes {nodes} nodes; it must take at least 1"):
             window(kind, nodes=nodes)
 
     @pytest.mark.parametrize(
-        "times",
-        [(10.0, 10.0), (10.0, 9.0), (math.nan, 9.0), (10.0, math.nan), (math.inf, math.inf)],
+        "times", [(10.0, 10.0), (10.0, 9.0), (math.nan, 9.0), (10.0, math.nan), (math.inf, math.inf)]
     )
     def test_end_must_be_after_start(self, kind, times):
         with pytest.raises(ClusterError, match=f"{kind} on 'cpu' from .* s; the end must be after the start"):
@@ -132,9 +127,7 @@ class TestWindows:
             window(kind, announced_s=announced)
 
     def test_unknown_group_is_an_error(self, kind):
-        with pytest.raises(
-            UnknownNameError, match=f"unknown node group of {kind} 'cpus'; did you mean 'cpu'"
-        ):
+        with pytest.raises(UnknownNameError, match=f"unknown node group of {kind} 'cpus'; did you mean 'cpu'"):
             Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, group="cpus"),)})
 
     def test_more_nodes_than_the_group_is_an_error(self, kind):

@@ -11,10 +11,7 @@ from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughput
 from kilowait.errors import InputError
 
 WHOLE = {
-    "v100": {
-        "('LM (batch size 10)', 8)": {"null": 615.1, "('A3C', 1)": [1.0, 2.0]},
-        "('A3C', 1)": {"null": 7},
-    },
+    "v100": {"('LM (batch size 10)', 8)": {"null": 615.1, "('A3C', 1)": [1.0, 2.0]}, "('A3C', 1)": {"null": 7}},
     "v100_unconsolidated": {"('LM (batch size 10)', 8)": {"null": 65.5}},
 }
 

@@ -11,17 +11,7 @@ from kilowait.errors import InputError, UnknownNameError
 
 RATES = ("fp64_tflops", "fp32_tflops", "fp16_tflops")
 # Nominal, beside the MiB its nodes report.
-OPENB_GB = {
-    "G1": 10,
-    "G2": 20,
-    "G3": 30,
-    "P4": 8,
-    "2080Ti": 11,
-    "1080Ti": 11,
-    "M40": 12,
-    "T4": 16,
-    "P100": 16,
-}
+OPENB_GB = {"G1": 10, "G2": 20, "G3": 30, "P4": 8, "2080Ti": 11, "1080Ti": 11, "M40": 12, "T4": 16, "P100": 16}
 OPENB_GB |= {"A10": 24, "3090": 24, "V100M16": 16, "V100M32": 32, "A100": 80}
 
 

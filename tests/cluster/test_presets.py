@@ -16,9 +16,7 @@ from kilowait.errors import UnknownNameError
 PLACED = ("gpu-mixed", "gavel", "philly", "helios-venus", "thetagpu", "openb")
 
 
-@pytest.mark.parametrize(
-    ("name", "nodes"), [("polaris", 560), ("mira", 49_152), ("cooley", 126), ("theta", 4_392)]
-)
+@pytest.mark.parametrize(("name", "nodes"), [("polaris", 560), ("mira", 49_152), ("cooley", 126), ("theta", 4_392)])
 def test_preset_sizes(name, nodes):
     assert Cluster.preset(name).nodes == nodes
     assert Cluster.preset(name.upper()) is Cluster.preset(name)
@@ -49,10 +47,7 @@ def test_polaris_has_gpus():
         ("philly", 552, {"P40": 3752, "P100-12": 166}),
         ("helios-venus", 133, {"V100": 1064}),
         ("thetagpu", 24, {"A100-SXM4-40": 176, "A100-SXM4-80": 16}),
-        (
-            *("openb", 1213),
-            {"G2": 4392, "T4": 842, "G3": 312, "P100": 265, "V100M32": 204, "V100M16": 195, "A10": 2},
-        ),
+        (*("openb", 1213), {"G2": 4392, "T4": 842, "G3": 312, "P100": 265, "V100M32": 204, "V100M16": 195, "A10": 2}),
     ],
 )
 def test_gpus_by_type(name, nodes, gpus):

@@ -127,11 +127,7 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         ("name = 5\n" + GROUP, ClusterError, "name in .* is 5, which is not of type str"),
         ("[[group]]\nname='n'", ClusterError, r"\[\[group\]\] in .*site.toml lacks nodes"),
         ("[[group]]\ncores=1", ClusterError, "lacks name, nodes"),
-        (
-            GROUP + "node=1",
-            UnknownNameError,
-            r"unknown key of \[\[group\]\] in .* 'node'; did you mean 'nodes'",
-        ),
+        (GROUP + "node=1", UnknownNameError, r"unknown key of \[\[group\]\] in .* 'node'; did you mean 'nodes'"),
         ("[[group]]\nname='n'\nnodes='3'", ClusterError, "nodes is '3', which is not of type int"),
         ("[[group]]\nname='n'\nnodes=3.0", ClusterError, "nodes is 3.0, which is not of type int"),
         ("[[group]]\nname='n'\nnodes=true", ClusterError, "nodes is True, which is not of type int"),
@@ -154,11 +150,7 @@ PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
         ("layout = 3\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
         ("layout = [0, true]\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
         ("layout = [0, 0]\n" + PLACED, ClusterError, "must name each group once per node"),
-        (
-            "layout = [0, 0, 0]\n" + GROUP,
-            ClusterError,
-            "layout in .* has no effect: no group has node_level",
-        ),
+        ("layout = [0, 0, 0]\n" + GROUP, ClusterError, "layout in .* has no effect: no group has node_level"),
         ("[[group", ClusterError, "cannot read the cluster file .*site.toml"),
     ],
 )
@@ -168,9 +160,7 @@ def test_invalid_entries_are_named(read, text, error, words):
 
 
 def test_missing_file_is_an_error(tmp_path):
-    with pytest.raises(
-        ClusterError, match="no cluster file .*absent.toml; give a preset's name, nodes:N or a TOML"
-    ):
+    with pytest.raises(ClusterError, match="no cluster file .*absent.toml; give a preset's name, nodes:N or a TOML"):
         Cluster.from_file(tmp_path / "absent.toml")
 
 
@@ -186,9 +176,7 @@ def test_mutilated_files_raise_cluster_errors(tmp_path_factory, data):
     """A valid file, truncated or with inserted text, gives a cluster or a kilowait error, no other exception."""
     start = data.draw(st.integers(0, len(WHOLE)))
     stop = data.draw(st.integers(start, min(len(WHOLE), start + 20)))
-    middle = data.draw(
-        st.text(max_size=4) | st.sampled_from(["[]", "-1", "nan", "true", "{}", "''", "1979-05-27"])
-    )
+    middle = data.draw(st.text(max_size=4) | st.sampled_from(["[]", "-1", "nan", "true", "{}", "''", "1979-05-27"]))
     path = tmp_path_factory.getbasetemp() / "mutilated.toml"
     path.write_text(WHOLE[:start] + middle + WHOLE[stop:], encoding="utf-8", errors="surrogatepass")
     try:

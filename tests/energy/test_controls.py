@@ -11,12 +11,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.energy.accounting import account_energy
-from kilowait.energy.controls import (
-    dvfs_tables,
-    forecast_demand,
-    parse_controls,
-    resolve_controls,
-)
+from kilowait.energy.controls import dvfs_tables, forecast_demand, parse_controls, resolve_controls
 from kilowait.energy.power import PowerModel
 from kilowait.energy.signals.forecast import persistence
 from kilowait.errors import InputError, UnknownNameError
@@ -62,11 +57,7 @@ def test_none_applies_no_control():
 )
 def test_sleep_settings(text, timeout_s, reserve, wake_ahead):
     (policy,) = resolve_controls(text, TWO_JOBS, NODES, TAURUS).controls.sleep.values()
-    assert (policy.timeout_s, policy.wake_ahead, policy.reserve[0]) == (
-        timeout_s,
-        wake_ahead,
-        (-math.inf, reserve),
-    )
+    assert (policy.timeout_s, policy.wake_ahead, policy.reserve[0]) == (timeout_s, wake_ahead, (-math.inf, reserve))
     assert (policy.shutdown_s, policy.wake_s) == (6.1, 151.52)
 
 
@@ -137,9 +128,7 @@ def test_shifted_jobs_start_in_the_clean_hour():
     log = run_with("shift=lowest_window:3h", table([0], [HOUR], [1]), carbon=carbon)[0]
     assert log.jobs()["start_s"].tolist() == [2 * HOUR] and log.jobs()["wait_s"].tolist() == [2 * HOUR]
     cheap = carbon.scaled(1, "EUR/MWh")
-    resolved = resolve_controls(
-        "shift=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap
-    )
+    resolved = resolve_controls("shift=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap)
     assert resolved.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
         resolved.description
@@ -162,17 +151,14 @@ def test_load_shifting_uses_the_forecast_only():
     )
     assert resolved.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in resolved.description
     assert (
-        resolve_controls("shift=lowest_window:3h", jobs, NODES, TAURUS, carbon=carbon).jobs["hold_until_s"][0]
-        == HOUR
+        resolve_controls("shift=lowest_window:3h", jobs, NODES, TAURUS, carbon=carbon).jobs["hold_until_s"][0] == HOUR
     )
 
 
 def test_slack_by_estimate():
     carbon = Series(np.arange(49) * HOUR, [300] * 20 + [100] + [300] * 27, "g/kWh")
     jobs = table([0, 0], [HOUR, 3 * HOUR], [1, 1])
-    shift_until_s = resolve_controls("shift=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=carbon).jobs[
-        "hold_until_s"
-    ]
+    shift_until_s = resolve_controls("shift=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=carbon).jobs["hold_until_s"]
     assert shift_until_s.tolist() == [-math.inf, 20 * HOUR]  # 6 h for short jobs, 24 h for long ones
 
 
@@ -210,8 +196,7 @@ def test_all_selects_the_available_controls():
     )
     assert "hold_until_s" not in resolve_controls("all", TWO_JOBS, NODES, TAURUS).jobs
     assert (
-        "low price"
-        in resolve_controls("all", TWO_JOBS, NODES, TAURUS, price=carbon.scaled(1, "EUR/MWh")).description
+        "low price" in resolve_controls("all", TWO_JOBS, NODES, TAURUS, price=carbon.scaled(1, "EUR/MWh")).description
     )
     mira = resolve_controls("all", TWO_JOBS, NODES, PowerModel.preset("mira"))
     assert mira.controls.sleep and mira.tables is None
@@ -318,11 +303,7 @@ def test_daytime_budget_is_kept() -> None:
     assert "from 8 to 20 h" in resolved.description
 
 
-@pytest.mark.parametrize(
-    "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
-)
+@pytest.mark.parametrize("text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"])
 def test_wrong_budget_hours(text: str) -> None:
-    with pytest.raises(
-        InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"
-    ):
+    with pytest.raises(InputError, match=r"write the first and last hour, such as budget=100%:70%@8-20|is not a power"):
         parse_controls(text)

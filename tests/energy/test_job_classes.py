@@ -41,9 +41,7 @@ def test_unique_job_classes() -> None:
     representatives, class_of_job = unique_classes(jobs, ConstantUtilization(0.5))
     assert class_of_job is not None and (representatives["nodes"][class_of_job] == jobs["nodes"]).all()
     assert len(representatives) == len(np.unique(jobs["nodes"])) < len(jobs)
-    classes = UtilizationByClass(
-        (UtilizationClass("long", cpu=0.9, runtime_s=(60, 600)),), ConstantUtilization()
-    )
+    classes = UtilizationByClass((UtilizationClass("long", cpu=0.9, runtime_s=(60, 600)),), ConstantUtilization())
     empty = jobs[:0]
     measured = jobs.with_columns(power_w=np.full(len(jobs), 300.0))
     huge = jobs[:2].with_columns(nodes=[1, 2**40])

@@ -31,15 +31,10 @@ def make_jobs(submit_s, estimate_s, **columns) -> JobTable:
     return JobTable(submit_s=submit_s, estimate_s=estimate_s, **defaults)
 
 
-def start_of(
-    signal: Series, rule: str, *, submit_s=0.0, estimate_s=HOUR, slack_s=4 * HOUR, **options
-) -> float:
+def start_of(signal: Series, rule: str, *, submit_s=0.0, estimate_s=HOUR, slack_s=4 * HOUR, **options) -> float:
     """The time until which one job is delayed; its submission time if it is not."""
     return float(
-        max(
-            shift_jobs(make_jobs([submit_s], [estimate_s]), signal, rule, slack_s=slack_s, **options)[0],
-            submit_s,
-        )
+        max(shift_jobs(make_jobs([submit_s], [estimate_s]), signal, rule, slack_s=slack_s, **options)[0], submit_s)
     )
 
 
@@ -73,9 +68,7 @@ def test_carbon_time_weighs_savings_against_delay():
     signal = hourly(9, 5, 6, 6, 4, 9)
     assert start_of(signal, "lowest_window") == 4 * HOUR, "saves 5 of 9"
     assert start_of(signal, "carbon_time") == 1 * HOUR, "4 for 2 h in the system, against 5 for 5 h"
-    assert start_of(hourly(9, 5, 9, 9, -1, 9), "carbon_time") == 1 * HOUR, (
-        "4 for 2 h is as good as 10 for 5 h"
-    )
+    assert start_of(hourly(9, 5, 9, 9, -1, 9), "carbon_time") == 1 * HOUR, "4 for 2 h is as good as 10 for 5 h"
     assert start_of(hourly(9, 5, 9, 9, -1.1, 9), "carbon_time") == 4 * HOUR, "and 10.1 for 5 h is better"
     seconds = Series(np.arange(7.0), [9, 5, 9, 9, -1, 9])
     assert start_of(seconds, "carbon_time", estimate_s=1, slack_s=4) == 1, "to the second"
@@ -152,11 +145,7 @@ def test_no_jobs_and_no_slack_need_no_series():
 @st.composite
 def cases(draw):
     """A series of irregular integer steps starting at 0, and jobs that it covers."""
-    jobs = draw(
-        st.lists(
-            st.tuples(st.integers(0, 40), st.integers(0, 30), st.integers(1, 25)), min_size=1, max_size=8
-        )
-    )
+    jobs = draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30), st.integers(1, 25)), min_size=1, max_size=8))
     end = max(sum(job) for job in jobs)
     steps = draw(st.lists(st.integers(1, 12), min_size=1, max_size=40))
     edges = [0]
@@ -230,9 +219,7 @@ def test_shifts_stay_within_the_slack_and_never_cost_more(case, scale):
 def test_true_run_times_are_not_used(rule, case, seed):
     jobs, edges, values = case
     other = np.random.default_rng(seed).integers(1, 1000, len(jobs))
-    assert np.array_equal(
-        shifted(jobs, edges, values, rule), shifted(jobs, edges, values, rule, runtime_s=other)
-    )
+    assert np.array_equal(shifted(jobs, edges, values, rule), shifted(jobs, edges, values, rule, runtime_s=other))
 
 
 @given(
@@ -270,9 +257,7 @@ def test_jobs_are_shifted_independently():
     for rule in RULES:
         together = shift_jobs(jobs, signal, rule, slack_s=0)
         for row in range(0, 1500, 50):
-            assert shift_jobs(jobs[row : row + 1], signal, rule, slack_s=0)[0] == pytest.approx(
-                together[row], abs=1e-6
-            )
+            assert shift_jobs(jobs[row : row + 1], signal, rule, slack_s=0)[0] == pytest.approx(together[row], abs=1e-6)
 
 
 # -- forecasts --------------------------------------------------------------------------------------
@@ -316,9 +301,7 @@ def jobs() -> JobTable:
 @pytest.mark.parametrize("rule", RULES)
 def test_perfect_forecast_equals_the_signal(rule, daily_signal, jobs):
     expected = shift_jobs(jobs, daily_signal, rule, slack_s=DAY)
-    assert np.array_equal(
-        shift_jobs(jobs, daily_signal, rule, slack_s=DAY, forecast=perfect(daily_signal)), expected
-    )
+    assert np.array_equal(shift_jobs(jobs, daily_signal, rule, slack_s=DAY, forecast=perfect(daily_signal)), expected)
     assert np.isfinite(expected).mean() > 0.5
 
 
@@ -352,8 +335,7 @@ def test_later_values_do_not_affect_persistence(rule, daily_signal):
     )
     jobs = make_jobs(np.linspace(4 * DAY, change_s, 60), np.full(60, 5 * HOUR))
     first, second = (
-        shift_jobs(jobs, truth, rule, slack_s=DAY, forecast=persistence(truth))
-        for truth in (daily_signal, other)
+        shift_jobs(jobs, truth, rule, slack_s=DAY, forecast=persistence(truth)) for truth in (daily_signal, other)
     )
     known = np.minimum(first, second) < change_s if rule == "threshold" else np.full(60, True)
     assert known.sum() > 20
@@ -368,9 +350,7 @@ def test_forecast_errors_increase_emissions(daily_signal, jobs):
         start = np.maximum(shift_until_s, jobs["submit_s"])
         return float(daily_signal.mean(start, start + jobs["estimate_s"]).mean())
 
-    without_shifting = float(
-        daily_signal.mean(jobs["submit_s"], jobs["submit_s"] + jobs["estimate_s"]).mean()
-    )
+    without_shifting = float(daily_signal.mean(jobs["submit_s"], jobs["submit_s"] + jobs["estimate_s"]).mean())
     assert mean_g(None) < mean_g(noisy(daily_signal, [0.2], seed=0)) < without_shifting
 
 

@@ -25,9 +25,7 @@ BUDGET = "budget=480W"  # 100 W above four idle nodes
 def jobs(measured_w, predicted_w=None) -> JobTable:
     """Jobs of one node and one hour, all submitted at time 0."""
     n = len(measured_w)
-    table = JobTable(
-        job_id=range(n), submit_s=[0] * n, runtime_s=[HOUR] * n, nodes=[1] * n, power_w=measured_w
-    )
+    table = JobTable(job_id=range(n), submit_s=[0] * n, runtime_s=[HOUR] * n, nodes=[1] * n, power_w=measured_w)
     return table if predicted_w is None else table.with_columns(predicted_power_w=predicted_w)
 
 
@@ -63,27 +61,19 @@ def test_missing_predictions_fall_back_to_the_power_model():
     unknown = [np.nan] * 3
     controls, start, _ = run_with(BUDGET, jobs([100.0] * 3, unknown))
     assert start.tolist() == [0, HOUR, 2 * HOUR]  # 96 W above idle by the model
-    assert with_planned_power(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(
-        unknown, nan_ok=True
-    )
+    assert with_planned_power(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(unknown, nan_ok=True)
     busy = jobs([100.0] * 3, unknown).with_columns(cpu_utilization=[0.1] * 3)
     assert "cpu_utilization" not in with_planned_power(busy)  # unknown before the job has run
-    np.testing.assert_array_equal(
-        resolve_controls(BUDGET, busy, NODES, TAURUS).controls.watts, controls.controls.watts
-    )
+    np.testing.assert_array_equal(resolve_controls(BUDGET, busy, NODES, TAURUS).controls.watts, controls.controls.watts)
 
 
 def test_dvfs_states_are_chosen_by_predicted_power():
     # With node sleep, slowing down pays for jobs of high power and not for those of low power.
     text = "dvfs=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
-    preferred = [
-        resolve_controls(text, table, NODES, TAURUS).controls.preferred_level[0] for table in (hot, cool)
-    ]
+    preferred = [resolve_controls(text, table, NODES, TAURUS).controls.preferred_level[0] for table in (hot, cool)]
     assert (
-        preferred[0]
-        != preferred[1]
-        == resolve_controls(text, jobs([190.0]), NODES, TAURUS).controls.preferred_level[0]
+        preferred[0] != preferred[1] == resolve_controls(text, jobs([190.0]), NODES, TAURUS).controls.preferred_level[0]
     )
     tables = [resolve_controls(text, table, NODES, TAURUS).tables["nodes"].power_w for table in (hot, cool)]
     np.testing.assert_array_equal(tables[0], tables[1])

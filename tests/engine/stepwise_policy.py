@@ -82,12 +82,8 @@ def stepper(case: Case) -> Simulator:
         overrun=case.overrun or "double",
         on_oversized="drop",
     )
-    power_controls = (
-        None if case.power_controls is None else conversion.power_controls_of(case.power_controls)
-    )
-    return Simulator(
-        conversion.job_table(case.jobs), conversion.cluster(case), settings, power_controls=power_controls
-    )
+    power_controls = None if case.power_controls is None else conversion.power_controls_of(case.power_controls)
+    return Simulator(conversion.job_table(case.jobs), conversion.cluster(case), settings, power_controls=power_controls)
 
 
 class StepwiseScheduler:

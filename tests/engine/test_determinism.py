@@ -44,7 +44,5 @@ def test_run_in_another_process_is_equal(project: Path) -> None:
         "import json; from tests.engine.test_determinism import digest; "
         f"print(json.dumps([digest(seed) for seed in {seeds}]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=project
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=project)
     assert json.loads(done.stdout) == [digest(seed) for seed in seeds]

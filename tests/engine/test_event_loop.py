@@ -111,9 +111,7 @@ def test_dependent_of_an_unstarted_job_never_arrives() -> None:
 
 def test_advance_reservation_gives_its_queue_exclusive_nodes() -> None:
     cluster = Cluster(FOUR.groups, reservations=(Reservation("r", "nodes", 3, 10.0, 20.0),))
-    jobs = table(
-        (0, 2, 12), (0, 4, 5), (0, 3, 5), (12, 1, 99), queue=[1, 1, 0, 1], labels={"queue": ("r", "x")}
-    )
+    jobs = table((0, 2, 12), (0, 4, 5), (0, 3, 5), (12, 1, 99), queue=[1, 1, 0, 1], labels={"queue": ("r", "x")})
     log = simulate(jobs, cluster, backfill="easy")
     # The first would run on into the reservation, and waits until it is over.
     assert starts(log) == [20, 0, 10, 12]

@@ -42,13 +42,7 @@ def test_allowed_groups_belong_to_the_queue_and_are_large_enough() -> None:
     )
     state = initial_state(jobs, TWO, Settings(on_oversized="drop"))
     assert state.job_state["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
-    assert state.preference[state.job_state["preference_row"]].tolist() == [
-        [1, 0],
-        [1, 0],
-        [0, -1],
-        [0, 1],
-        [0, 1],
-    ]
+    assert state.preference[state.job_state["preference_row"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
 
 
 def test_queues_without_labels_are_numbers() -> None:
@@ -144,9 +138,7 @@ def test_maximum_number_of_groups(backfill: str) -> None:
 
 
 def test_job_record_fields_visible_to_policies() -> None:
-    jobs = table(
-        (4, 3, 9, 20), cores=[5], memory_mb=[7.5], gpus=[1], user=[2], account=[3], queue=[4], qos=[6]
-    )
+    jobs = table((4, 3, 9, 20), cores=[5], memory_mb=[7.5], gpus=[1], user=[2], account=[3], queue=[4], qos=[6])
     seen = initial_state(jobs, Cluster.from_nodes(4)).jobs[0]
     names = ("estimate_s", "nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "number")
     assert [seen[name].item() for name in names] == [20.0, 3, 5, 7.5, 1, 2, 3, 4, 6, 0]

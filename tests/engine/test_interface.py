@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kilowait.engine.interface import (
-    JOB,
-    Choice,
-    ChoiceKind,
-    PriorityPolicy,
-)
+from kilowait.engine.interface import JOB, Choice, ChoiceKind, PriorityPolicy
 
 
 def test_job_record_has_no_true_run_time() -> None:

@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from kilowait.engine import jit_entry
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    cache_folder,
-    is_compiled,
-    memmove,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, cache_folder, is_compiled, memmove, without_refcount
 from tests.engine.stepwise_policy import INTERPRETED
 
 
@@ -38,9 +32,7 @@ def call_lent(array: Any) -> float:
     return without_refcount(array)[1]
 
 
-@pytest.mark.parametrize(
-    ("to", "start", "count"), [(0, 3, 4), (3, 0, 4), (1, 0, 7), (0, 1, 7), (2, 2, 3), (5, 0, 0)]
-)
+@pytest.mark.parametrize(("to", "start", "count"), [(0, 3, 4), (3, 0, 4), (1, 0, 7), (0, 1, 7), (2, 2, 3), (5, 0, 0)])
 def test_memmove_handles_overlap(to: int, start: int, count: int) -> None:
     given = np.arange(8.0)
     expected = given.copy()
@@ -68,11 +60,7 @@ def test_every_entry_kernel_compiles() -> None:
 def folder_with(**environment: str) -> str:
     code = "from kilowait.engine.kernels.jit import cache_folder; print(cache_folder())"
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
     )
     return done.stdout.strip()
 
@@ -172,9 +160,7 @@ def writable_by_others(file: Path) -> None:
 
 
 @COMPILED
-@pytest.mark.parametrize(
-    "damage", [truncated, emptied, flipped, dangling, a_folder, a_pipe, writable_by_others]
-)
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, dangling, a_folder, a_pipe, writable_by_others])
 def test_a_damaged_or_foreign_kernel_is_compiled_again(tmp_path: Path, damage: Any) -> None:
     assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
     damage(only_file(tmp_path / "cache"))
@@ -245,9 +231,7 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path) -> None:
 @COMPILED
 def test_without_any_folder_nothing_is_kept(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
-    code = (
-        "import tempfile; tempfile.mkdtemp = lambda **_: (_ for _ in ()).throw(OSError('no room'));" + KERNEL
-    )
+    code = "import tempfile; tempfile.mkdtemp = lambda **_: (_ for _ in ()).throw(OSError('no room'));" + KERNEL
     program = tmp_path / "q.py"
     program.write_text(code, encoding="utf-8")
     done = subprocess.run(

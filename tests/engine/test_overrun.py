@@ -40,9 +40,7 @@ CASES = [
 """Computed by hand. Before the overrun the expected run time is the planned time."""
 
 
-def jobs_of(
-    planned: float, limit: float | None, overrun_planned: float | None, views: list[float]
-) -> JobTable:
+def jobs_of(planned: float, limit: float | None, overrun_planned: float | None, views: list[float]) -> JobTable:
     """One long job, and at each time of `views` a job that needs both nodes."""
     count = 1 + len(views)
     return JobTable(
@@ -52,8 +50,7 @@ def jobs_of(
         estimate_s=[7.0] + [1.0] * len(views),
         planned_s=[planned] + [math.nan] * len(views),
         limit_s=[math.nan if limit is None else limit] + [math.nan] * len(views),
-        overrun_planned_s=[math.nan if overrun_planned is None else overrun_planned]
-        + [math.nan] * len(views),
+        overrun_planned_s=[math.nan if overrun_planned is None else overrun_planned] + [math.nan] * len(views),
         nodes=[1] + [2] * len(views),
     )
 
@@ -80,12 +77,7 @@ def test_expected_ends_of_overrun_rules(
 
 @pytest.mark.parametrize(("overrun", "planned", "limit", "overrun_planned", "views"), CASES)
 def test_reference_has_the_same_expected_ends(
-    overrun: str,
-    planned: float,
-    limit: Any,
-    overrun_planned: Any,
-    views: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    overrun: str, planned: float, limit: Any, overrun_planned: Any, views: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[float] = []
     renew = Planner.update_expected_ends

@@ -7,13 +7,7 @@ import math
 import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
-from kilowait.engine.pools import (
-    CORES,
-    GPUS,
-    MEMORY,
-    NODES,
-    resource_pools,
-)
+from kilowait.engine.pools import CORES, GPUS, MEMORY, NODES, resource_pools
 from kilowait.errors import KilowaitError
 
 

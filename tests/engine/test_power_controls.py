@@ -17,13 +17,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.errors import ChoiceError, ClusterError, InputError, TableError, UnknownNameError
 from kilowait.jobs import ExecutionLog, NodeStates
 from kilowait.policies import resolve
-from tests.engine.stepwise_policy import (
-    INTERPRETED,
-    StepwiseScheduler,
-    as_bytes,
-    starts,
-    table,
-)
+from tests.engine.stepwise_policy import INTERPRETED, StepwiseScheduler, as_bytes, starts, table
 from tests.oracle import conversion
 from tests.oracle.power_workloads import power_case
 
@@ -112,10 +106,7 @@ def test_dvfs_levels_scale_run_and_planned_times() -> None:
     jobs = table((0, 2, 10, 20))
     factor = np.array([[[1.0, 1.5]]])
     log = kw.simulate(
-        jobs,
-        FOUR,
-        power_controls=PowerControls(factor=factor, preferred_level=np.array([1])),
-        backfill="none",
+        jobs, FOUR, power_controls=PowerControls(factor=factor, preferred_level=np.array([1])), backfill="none"
     )
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
     large_backlog = PowerControls(
@@ -186,26 +177,14 @@ def test_invalid_power_choices() -> None:
         (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs the power of every job"),
         (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "job is -1 W"),
         (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "at least 1"),
-        (
-            lambda: PowerControls(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
-            ClusterError,
-            "shapes",
-        ),
+        (lambda: PowerControls(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)), ClusterError, "shapes"),
         (
             lambda: PowerControls(factor=np.ones((1, 1, 2)), preferred_level=np.array([2])),
             ClusterError,
             "between 0 and 1",
         ),
-        (
-            lambda: PowerControls(factor=np.ones((2, 1, 1))),
-            TableError,
-            r"must be \(1 groups, 1 jobs, levels\)",
-        ),
-        (
-            lambda: PowerControls(factor=np.ones((1, 1, 1)), preferred_level=np.zeros(3, int)),
-            TableError,
-            "of 3 jobs",
-        ),
+        (lambda: PowerControls(factor=np.ones((2, 1, 1))), TableError, r"must be \(1 groups, 1 jobs, levels\)"),
+        (lambda: PowerControls(factor=np.ones((1, 1, 1)), preferred_level=np.zeros(3, int)), TableError, "of 3 jobs"),
         (
             lambda: PowerControls(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
             TableError,

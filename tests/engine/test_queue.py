@@ -9,13 +9,7 @@ import numba
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels.queue import (
-    add_expected_end,
-    enqueue,
-    remove,
-    remove_expected_end,
-    renew_expected_ends,
-)
+from kilowait.engine.kernels.queue import add_expected_end, enqueue, remove, remove_expected_end, renew_expected_ends
 from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
 from tests.engine.stepwise_policy import initial_state, table
 

@@ -86,9 +86,7 @@ def test_placement_first_and_balance() -> None:
 
 
 def test_balance_uses_the_first_of_equally_empty_groups() -> None:
-    cluster = Cluster(
-        (NodeGroup("a", 4), NodeGroup("b", 8), NodeGroup("c", 4)), queues={"q": ("c", "b", "a")}
-    )
+    cluster = Cluster((NodeGroup("a", 4), NodeGroup("b", 8), NodeGroup("c", 4)), queues={"q": ("c", "b", "a")})
     jobs = table((0, 2, 9), (0, 4, 9), (0, 2, 9), (0, 1, 9), queue=[0, 0, 0, 0], labels={"queue": ("q",)})
     simulator = at_first(jobs, cluster, Settings("easy", placement="balance"), 0, 1, 2, 3)
     assert simulator.log().group.tolist() == [2, 1, 0, 2]  # all empty; then b and a; then a; then halves all
@@ -101,23 +99,16 @@ def test_shadow_time_and_timeline_give_the_same_results(shared: bool) -> None:
     for seed in range(15 if INTERPRETED else 80):
         rng = Random(seed)
         groups = tuple(
-            NodeGroup(f"g{i}", rng.randint(2, 6), cores=2, gpus=1, shared=shared)
-            for i in range(1 if seed % 2 else 2)
+            NodeGroup(f"g{i}", rng.randint(2, 6), cores=2, gpus=1, shared=shared) for i in range(1 if seed % 2 else 2)
         )
         rows = [(0.0, rng.randint(1, 5), float(rng.randint(1, 9))) for _ in range(12)]
-        jobs = table(
-            *rows,
-            cores=[rng.randint(1, 8) for _ in rows],
-            gpus=[rng.randint(0, 2) for _ in rows],
-        )
+        jobs = table(*rows, cores=[rng.randint(1, 8) for _ in rows], gpus=[rng.randint(0, 2) for _ in rows])
         both = [at_first(jobs, Cluster(groups), Settings(depth, on_oversized="drop")) for depth in (1, 2)]
         for job in range(6):
             if both[0].can_start(job):
                 for simulator in both:
                     simulator.apply(Choice.start(job))
-        head = next(
-            (job for job in range(12) if both[0].can_reserve(job) and not both[0].can_start(job)), None
-        )
+        head = next((job for job in range(12) if both[0].can_reserve(job) and not both[0].can_start(job)), None)
         if head is None:
             continue
         assert both[0].apply(Choice.reserve(head)) == both[1].apply(Choice.reserve(head))

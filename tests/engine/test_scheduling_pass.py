@@ -56,8 +56,7 @@ def test_separate_backfill_order() -> None:
 
 def test_blocked_job_closes_only_its_groups() -> None:
     cluster = Cluster(
-        (NodeGroup("a", 4), NodeGroup("b", 4), NodeGroup("c", 4)),
-        queues={"ab": ("a", "b"), "b": ("b",), "c": ("c",)},
+        (NodeGroup("a", 4), NodeGroup("b", 4), NodeGroup("c", 4)), queues={"ab": ("a", "b"), "b": ("b",), "c": ("c",)}
     )
     jobs = table(
         (0, 3, 10),
@@ -132,12 +131,7 @@ def test_expected_ends_are_renewed_when_nothing_is_free() -> None:
     the fourth (5 s) may go before it, and it does before its cancellation is looked at.
     """
     jobs = table((0, 1, 100, 1), (5, 1, 45), (40, 2, 10), (50, 1, 5), cancel_s=[float("inf")] * 3 + [50.0])
-    assert starts(simulate(jobs, Cluster.from_nodes(2), backfill="easy", schedule_per="event")) == [
-        0,
-        5,
-        100,
-        50,
-    ]
+    assert starts(simulate(jobs, Cluster.from_nodes(2), backfill="easy", schedule_per="event")) == [0, 5, 100, 50]
 
 
 @pytest.mark.parametrize("seed", [2436, 7827, 15254, 17118, 18441])

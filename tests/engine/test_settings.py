@@ -14,15 +14,7 @@ from kilowait.errors import InputError, KilowaitError, UnknownNameError
 
 @pytest.mark.parametrize(
     ("backfill", "depth"),
-    [
-        ("none", 0),
-        ("easy", 1),
-        ("conservative", UNLIMITED),
-        (0, 0),
-        (3, 3),
-        (np.int64(2), 2),
-        (2**70, UNLIMITED),
-    ],
+    [("none", 0), ("easy", 1), ("conservative", UNLIMITED), (0, 0), (3, 3), (np.int64(2), 2), (2**70, UNLIMITED)],
 )
 def test_reservation_depth_of_backfill_modes(backfill: Any, depth: int) -> None:
     assert Settings(backfill).depth == depth
@@ -31,27 +23,12 @@ def test_reservation_depth_of_backfill_modes(backfill: Any, depth: int) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (
-            {"backfill": "esay"},
-            "unknown backfill mode 'esay'; did you mean 'easy'? known: conservative, easy, none",
-        ),
+        ({"backfill": "esay"}, "unknown backfill mode 'esay'; did you mean 'easy'? known: conservative, easy, none"),
         ({"at_limit": "kil"}, "unknown at_limit rule 'kil'; did you mean 'kill'? known: extend, kill"),
-        (
-            {"schedule_per": "events"},
-            "unknown schedule_per rule 'events'; did you mean 'event'? known: event, instant",
-        ),
-        (
-            {"placement": "frist"},
-            "unknown placement rule 'frist'; did you mean 'first'? known: balance, first",
-        ),
-        (
-            {"on_oversized": "drp"},
-            "unknown on_oversized rule 'drp'; did you mean 'drop'? known: drop, error",
-        ),
-        (
-            {"overrun": "step"},
-            "unknown overrun rule 'step'; did you mean 'steps'? known: double, quantile, steps",
-        ),
+        ({"schedule_per": "events"}, "unknown schedule_per rule 'events'; did you mean 'event'? known: event, instant"),
+        ({"placement": "frist"}, "unknown placement rule 'frist'; did you mean 'first'? known: balance, first"),
+        ({"on_oversized": "drp"}, "unknown on_oversized rule 'drp'; did you mean 'drop'? known: drop, error"),
+        ({"overrun": "step"}, "unknown overrun rule 'step'; did you mean 'steps'? known: double, quantile, steps"),
         ({"at_limit": None}, "unknown at_limit rule 'None'; known: extend, kill"),
     ],
 )
@@ -63,9 +40,7 @@ def test_unknown_setting_value_error_suggests_the_nearest(wrong: dict[str, Any],
 
 @pytest.mark.parametrize("depth", [-1, True, False, -0.5])
 def test_invalid_depth_is_an_error(depth: Any) -> None:
-    with pytest.raises(
-        InputError, match="backfill depth is .*; give none, easy, conservative or a whole number >= 0"
-    ):
+    with pytest.raises(InputError, match="backfill depth is .*; give none, easy, conservative or a whole number >= 0"):
         Settings(depth)
 
 

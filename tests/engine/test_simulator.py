@@ -16,12 +16,7 @@ from kilowait.engine.simulator import Simulator, run_simulation
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import resolve, simulate
-from tests.engine.stepwise_policy import (
-    as_bytes,
-    snapshot,
-    starts,
-    table,
-)
+from tests.engine.stepwise_policy import as_bytes, snapshot, starts, table
 
 FOUR = Cluster.from_nodes(4)
 JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))
@@ -82,9 +77,7 @@ def test_start_on_a_group_outside_the_queue_is_an_error() -> None:
     cluster = Cluster((NodeGroup("a", 4), NodeGroup("b", 4)), queues={"q": ("a",)})
     simulator = Simulator(table((0, 1, 9), queue=[0], labels={"queue": ("q",)}), cluster)
     simulator.advance()
-    with pytest.raises(
-        ChoiceError, match="at 0 s: its queue does not use that group, or the group is too small"
-    ):
+    with pytest.raises(ChoiceError, match="at 0 s: its queue does not use that group, or the group is too small"):
         simulator.apply(Choice.start(0, group=1))
 
 
@@ -138,12 +131,7 @@ def test_rejected_choices_do_not_affect_the_run() -> None:
     tried = []
 
     def attempt(simulator: Simulator) -> None:
-        for choice in (
-            Choice.start(1),
-            Choice.start(2, 5),
-            Choice.hold(1, -1.0),
-            Choice.backfill(np.zeros(9)),
-        ):
+        for choice in (Choice.start(1), Choice.start(2, 5), Choice.hold(1, -1.0), Choice.backfill(np.zeros(9))):
             if choice.job == 1 and simulator.can_start(1):
                 continue
             with pytest.raises(ChoiceError):
@@ -280,9 +268,7 @@ def test_nan_score_error_names_the_job(time_dependent: bool) -> None:
     rule = PriorityPolicy("mine", never, time_dependent=time_dependent, compiled=False)
     with pytest.raises(InputError) as caught:
         run_simulation(table((0, 4, 9), (1, 4, 9), (2, 4, 9)), FOUR, rule, Settings())
-    assert str(caught.value) == (
-        "policy 'mine' gave job 3 the score NaN at 2 s; a score must be a number (inf is one)"
-    )
+    assert str(caught.value) == ("policy 'mine' gave job 3 the score NaN at 2 s; a score must be a number (inf is one)")
 
 
 def test_uncompiled_backfill_order_is_an_error() -> None:
@@ -302,10 +288,7 @@ def test_fixed_policy_scores_once_and_time_dependent_policy_at_every_pass() -> N
     assert sorted(scored) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
     scored.clear()
     run_simulation(
-        JOBS,
-        FOUR,
-        PriorityPolicy("time_dependent", score, time_dependent=True, compiled=False),
-        Settings("easy"),
+        JOBS, FOUR, PriorityPolicy("time_dependent", score, time_dependent=True, compiled=False), Settings("easy")
     )
     assert len(scored) > 10
     assert all((1, now) in scored for now in (0.0, 2.0, 3.0))

@@ -42,9 +42,7 @@ def test_stepwise_run_gives_the_log_of_the_whole_run(policy: str, depth: int | N
     started = 0
     for seed in range(first, first + CASES):
         drawn = random_case(seed)
-        case = replace(
-            drawn, policy=policy, depth=depth, backfill_order=drawn.backfill_order if depth else None
-        )
+        case = replace(drawn, policy=policy, depth=depth, backfill_order=drawn.backfill_order if depth else None)
         own = None if case.backfill_order is None else resolve(case.backfill_order)
         log = StepwiseScheduler(case, resolve(policy), own).run()
         assert as_bytes(log) == as_bytes(whole(case)), f"seed {seed}"

@@ -51,9 +51,7 @@ def call_believe(s: Any, job: int, end: float) -> None:
 
 def line(s: State) -> list[tuple[float, list[int]]]:
     k = s.clock[0]
-    return [
-        (float(s.timeline_s[i]), s.timeline_free[i].tolist()) for i in range(k.timeline_lo, k.timeline_hi)
-    ]
+    return [(float(s.timeline_s[i]), s.timeline_free[i].tolist()) for i in range(k.timeline_lo, k.timeline_hi)]
 
 
 def run_job(s: State, job: int, end: float) -> None:
@@ -124,9 +122,7 @@ def test_advance_keeps_future_breakpoints() -> None:
 
 def test_all_pools_of_a_shared_group_are_checked() -> None:
     cluster = Cluster((NodeGroup("a", 2, cores=4, memory_gb=1.0, gpus=1, shared=True),))
-    jobs = table(
-        (0, 1, 10), (0, 1, 10), (0, 1, 10), cores=[2, 2, 2], memory_mb=[1500, 0, 600], gpus=[0, 2, 1]
-    )
+    jobs = table((0, 1, 10), (0, 1, 10), (0, 1, 10), cores=[2, 2, 2], memory_mb=[1500, 0, 600], gpus=[0, 2, 1])
     s = initial_state(jobs, cluster, Settings(2))
     call_build(s)
     assert line(s) == [(0.0, [8, 2000, 2])]

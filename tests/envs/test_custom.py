@@ -70,9 +70,7 @@ def test_a_custom_term_that_repeats_a_built_in_one_gives_the_same_returns(mode):
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 def test_custom_functions_do_not_change_other_outputs(mode):
     zero = RewardTerm("zero", lambda started: np.zeros(started.num_envs))
-    own = batch(
-        3, reward={"slowdown": 1.0, zero: 5.0}, features=[Feature("share16", my_share)], autoreset_mode=mode
-    )
+    own = batch(3, reward={"slowdown": 1.0, zero: 5.0}, features=[Feature("share16", my_share)], autoreset_mode=mode)
     plain = batch(3, reward={"slowdown": 1.0}, autoreset_mode=mode)
     a, _ = own.reset(seed=1)
     b, _ = plain.reset(seed=1)
@@ -84,9 +82,7 @@ def test_custom_functions_do_not_change_other_outputs(mode):
         b, expected, expected_over, _, expected_info = plain.step(action)
         assert np.array_equal(over, expected_over) and np.array_equal(reward, expected)
         if over.any() and mode is AutoresetMode.SAME_STEP:
-            assert np.array_equal(
-                info["final_obs"]["summary"][over], expected_info["final_obs"]["summary"][over]
-            )
+            assert np.array_equal(info["final_obs"]["summary"][over], expected_info["final_obs"]["summary"][over])
             assert not info["final_obs"]["mask"][over].any()
 
 
@@ -119,9 +115,9 @@ def test_a_custom_feature_is_the_last_column_of_the_shown_jobs():
     vec = batch(2, features=[Feature("share16", my_share), feature], job_info=True)
     observation, info = vec.reset(seed=0)
     assert vec.observation_spec.features[-2:] == ("share16", "age")
-    assert observation["jobs"].shape == vec.observation_space[
-        "jobs"
-    ].shape and vec.observation_space.contains(observation)
+    assert observation["jobs"].shape == vec.observation_space["jobs"].shape and vec.observation_space.contains(
+        observation
+    )
     for _ in range(30):
         shown = info["job_id"] >= 0
         nodes = np.where(shown, vec.jobs["nodes"][np.maximum(info["job_id"], 0)], 0)
@@ -155,9 +151,7 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
         earned += reward
         for name in total:
             total[name] += info[name]
-    assert info["episode_terms"].tolist() == pytest.approx(
-        [total[n] for n in ("slowdown", "wait", "sla", "fairness")]
-    )
+    assert info["episode_terms"].tolist() == pytest.approx([total[n] for n in ("slowdown", "wait", "sla", "fairness")])
     assert info["episode_custom_terms"].tolist() == pytest.approx([total["my_wait"]])
     assert total["my_wait"] == pytest.approx(total["wait"])
     assert earned == pytest.approx(-(total["slowdown"] + 0.5 * total["my_wait"]))
@@ -234,11 +228,7 @@ def test_custom_terms_can_be_the_only_ones_and_are_named_after_their_function():
         ({RewardTerm: 1.0}, InputError, "RewardTerm is a class"),
         ({3: 1.0}, InputError, "reward term 3 is an int; give the name of a built-in term"),
         ({RewardTerm("wait", my_wait): 1.0}, InputError, "two reward terms are named 'wait'"),
-        (
-            {my_wait: 1.0, RewardTerm("my_wait", starts): 1.0},
-            InputError,
-            "two reward terms are named 'my_wait'",
-        ),
+        ({my_wait: 1.0, RewardTerm("my_wait", starts): 1.0}, InputError, "two reward terms are named 'my_wait'"),
         ({my_wait: np.nan}, InputError, "weight of reward term 'my_wait' is nan"),
         ({"my_wait": 1.0}, UnknownNameError, "unknown reward term 'my_wait'.*'wait'"),
     ],

@@ -117,9 +117,7 @@ def test_wait_bound_is_respected_and_hold_is_never_chosen():
     for bound in (600.0, np.inf):
         observation = demonstrations(LookAhead(), max_wait_s=bound, hold=True)
         rows = np.arange(len(observation["action"]))
-        assert (observation["mask"][rows, observation["action"]] == 1).all() and (
-            observation["action"] < 24
-        ).all()
+        assert (observation["mask"][rows, observation["action"]] == 1).all() and (observation["action"] < 24).all()
         share = observation["jobs"][:, :, 4][observation["mask"][:, :24] == 1]  # wait / (wait + 1 h)
         longest[bound] = float(np.max(3600 * share / (1 - share)))
     assert longest[600.0] <= 600.5 < longest[np.inf]  # jobs that have waited longer start without a decision

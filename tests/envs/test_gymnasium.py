@@ -15,12 +15,7 @@ MACHINE = kw.Cluster.from_nodes(16)
 
 def make_env(**arguments):
     return gymnasium.make(
-        "kilowait/Batch-v0",
-        jobs=crowded(120, 0),
-        cluster=MACHINE,
-        episode_jobs=40,
-        queue_window=16,
-        **arguments,
+        "kilowait/Batch-v0", jobs=crowded(120, 0), cluster=MACHINE, episode_jobs=40, queue_window=16, **arguments
     )
 
 
@@ -56,9 +51,7 @@ def test_stable_baselines_checker_and_maskable_ppo_training():
     model = MaskablePPO("MultiInputPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
     before = [p.detach().clone() for p in model.policy.parameters()]
     model.learn(128)
-    assert any(
-        not np.array_equal(a, b.detach()) for a, b in zip(before, model.policy.parameters(), strict=True)
-    )
+    assert any(not np.array_equal(a, b.detach()) for a, b in zip(before, model.policy.parameters(), strict=True))
     observation, _ = env.reset(seed=0)
     action, _ = model.predict(observation, action_masks=env.unwrapped.action_masks())
     assert observation["mask"][action] == 1

@@ -11,7 +11,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.scenario import resolve_policy
+from kilowait.experiments.policy_names import resolve_policy
 from tests.envs.workloads import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)
@@ -75,18 +75,12 @@ def test_dependencies_and_cancellations_are_simulated():
     ) > 1
     wide = kw.simulate(jobs, MACHINE, LookAhead("sjf"), "easy")
     wait = wide.jobs()["start_s"] - wide.eligible_s
-    assert (
-        np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != base_starts.job_outcome[4])).all()
-    )
+    assert np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != base_starts.job_outcome[4])).all()
 
 
 def test_improves_on_saf_with_two_jobs_in_the_wrong_order():
     jobs = kw.JobTable(
-        job_id=[1, 2, 3],
-        submit_s=[0, 1, 1],
-        runtime_s=[10, 100, 60],
-        estimate_s=[10, 100, 60],
-        nodes=[2, 1, 2],
+        job_id=[1, 2, 3], submit_s=[0, 1, 1], runtime_s=[10, 100, 60], estimate_s=[10, 100, 60], nodes=[2, 1, 2]
     )
     machine = Cluster.from_nodes(2)
     # Slowdowns of jobs 2 and 3: the small one first 1.09 + 2.82, the short one first 1.69 + 1.15.
@@ -108,10 +102,7 @@ def test_unknown_run_times_do_not_affect_decisions(seed, base):
     altered = jobs.with_columns(runtime_s=np.where(later, other_run_times, jobs["runtime_s"]))
     again = starts(altered, MACHINE, policy)
     before_split = log["start_s"] <= split_s
-    assert (
-        np.array_equal(again[before_split], log["start_s"][before_split])
-        and (again[~before_split] > split_s).all()
-    )
+    assert np.array_equal(again[before_split], log["start_s"][before_split]) and (again[~before_split] > split_s).all()
     assert not np.array_equal(again, log["start_s"])  # the change has an effect later
 
 

@@ -45,9 +45,7 @@ def test_prediction_feature_values():
     vec = batch(jobs(**PREDICTIONS), episode_jobs=3, queue_window=4, prediction_features=True)
     observation, _ = vec.reset()
     assert vec.observation_spec.features == (*FEATURES, *PREDICTION_FEATURES)
-    rows = [
-        dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in observation["jobs"][0]
-    ]
+    rows = [dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in observation["jobs"][0]]
     assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
     assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
     assert rows[0]["expected_inverse_runtime"] == 0.25
@@ -81,21 +79,15 @@ def test_jobs_without_predictions_raise_an_error():
 def test_prediction_features_with_power():
     log = quiet(60, 1)
     log = log.with_columns(
-        planned_s=log["estimate_s"] * 2,
-        limit_s=log["estimate_s"] * 4,
-        expected_inverse_runtime=np.full(60, 0.5),
+        planned_s=log["estimate_s"] * 2, limit_s=log["estimate_s"] * 4, expected_inverse_runtime=np.full(60, 0.5)
     )
-    plain, with_predictions = (
-        energy(log, episode_jobs=40),
-        energy(log, episode_jobs=40, prediction_features=True),
-    )
+    plain, with_predictions = (energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True))
     assert with_predictions.observation_spec.features == feature_names(True)
     observation, extended = plain.reset(seed=1)[0], with_predictions.reset(seed=1)[0]
     checked_jobs = 0
     for _ in range(200):
         columns_by_name = {
-            name: extended["jobs"][0][:, at]
-            for at, name in enumerate(with_predictions.observation_spec.features)
+            name: extended["jobs"][0][:, at] for at, name in enumerate(with_predictions.observation_spec.features)
         }
         for at, name in enumerate(plain.observation_spec.features):
             np.testing.assert_array_equal(columns_by_name[name], observation["jobs"][0][:, at])
@@ -119,14 +111,10 @@ def test_power_features_use_predicted_power():
     watts = np.full(60, 300.0)
     log = log.with_columns(power_w=watts, predicted_power_w=watts / 2)
     half = energy(
-        log.with_columns(power_w=watts / 2, predicted_power_w=None),
-        episode_jobs=40,
-        power_controls="dvfs=1.2",
+        log.with_columns(power_w=watts / 2, predicted_power_w=None), episode_jobs=40, power_controls="dvfs=1.2"
     )
     vec = energy(log, episode_jobs=40, power_controls="dvfs=1.2")
-    np.testing.assert_array_equal(
-        vec.power_setup.power_tables.features, half.power_setup.power_tables.features
-    )
+    np.testing.assert_array_equal(vec.power_setup.power_tables.features, half.power_setup.power_tables.features)
     assert (
         vec.power_setup.power_tables.above_w > half.power_setup.power_tables.above_w
     ).any()  # the reward uses the actual power

@@ -41,9 +41,7 @@ def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
 
 
 def choices(observation, random):
-    return np.array(
-        [random.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in observation["mask"]]
-    )
+    return np.array([random.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in observation["mask"]])
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
@@ -65,9 +63,7 @@ def test_return_is_minus_the_metric_weighted_by_the_shown_preference(make, mode)
         if over.any():
             for copy in np.flatnonzero(over):
                 metrics = infos["episode"]["terms"][copy][places]
-                assert total[copy] == pytest.approx(
-                    -(exact[copy] * metrics / units).sum(), abs=1e-9, rel=1e-9
-                )
+                assert total[copy] == pytest.approx(-(exact[copy] * metrics / units).sum(), abs=1e-9, rel=1e-9)
                 assert infos["episode"]["r"][copy] == pytest.approx(total[copy], abs=1e-9, rel=1e-9)
                 assert infos["episode"]["metric"][copy] == pytest.approx(-total[copy], abs=1e-9, rel=1e-9)
                 assert np.array_equal(infos["episode"]["preference"][copy], exact[copy])

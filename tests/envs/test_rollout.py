@@ -42,9 +42,7 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
     )
     machine = Cluster.from_nodes(16)
-    machine = Cluster(
-        groups=machine.groups, outages=[Outage(machine.groups[0].name, start_s=300, end_s=900, nodes=6)]
-    )
+    machine = Cluster(groups=machine.groups, outages=[Outage(machine.groups[0].name, start_s=300, end_s=900, nodes=6)])
     log = run_policy(
         jobs,
         machine,

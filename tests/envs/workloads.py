@@ -36,9 +36,7 @@ def planned(jobs: JobTable, seed: int) -> JobTable:
 
 def two_groups() -> Cluster:
     return Cluster(
-        name="two",
-        groups=[NodeGroup("a", nodes=10), NodeGroup("b", nodes=16)],
-        queues={"0": ["a", "b"], "1": ["b"]},
+        name="two", groups=[NodeGroup("a", nodes=10), NodeGroup("b", nodes=16)], queues={"0": ["a", "b"], "1": ["b"]}
     )
 
 
@@ -67,9 +65,7 @@ def decided_by(static_scores):
 
     def decide(observation):
         scores = static_scores(observation["jobs"][0])
-        return np.array(
-            [int(np.argmin(np.where(observation["mask"][0, : len(scores)] == 1, scores, np.inf)))]
-        )
+        return np.array([int(np.argmin(np.where(observation["mask"][0, : len(scores)] == 1, scores, np.inf)))])
 
     return decide
 

@@ -17,15 +17,11 @@ def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outco
 
     `segments` are additional segments (row, start, end); `eligible` and `outcome` override those of single rows.
     """
-    submit, start, run, nodes = (
-        (np.array(c, float) for c in zip(*rows, strict=True)) if rows else [np.empty(0)] * 4
-    )
+    submit, start, run, nodes = (np.array(c, float) for c in zip(*rows, strict=True)) if rows else [np.empty(0)] * 4
     jobs = JobTable(
         job_id=np.arange(1, len(rows) + 1), submit_s=submit, runtime_s=run, nodes=nodes.astype(int), **columns
     )
-    pieces = [
-        (row, start[row], start[row] + run[row]) for row in range(len(rows)) if not math.isnan(start[row])
-    ]
+    pieces = [(row, start[row], start[row] + run[row]) for row in range(len(rows)) if not math.isnan(start[row])]
     pieces = sorted(pieces + list(segments or ()), key=lambda piece: piece[1])
     row, begin, end = (np.array(c) for c in zip(*pieces, strict=True)) if pieces else [np.empty(0)] * 3
     eligible_s = submit.copy()

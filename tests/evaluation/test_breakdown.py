@@ -12,9 +12,7 @@ from tests.evaluation.example_logs import NEVER, example_log
 
 
 def log_of(*nodes, **columns):
-    return example_log(
-        *((0, 10 * k, 3600, n) for k, n in enumerate(nodes)), capacity=((0, 10**6),), **columns
-    )
+    return example_log(*((0, 10 * k, 3600, n) for k, n in enumerate(nodes)), capacity=((0, 10**6),), **columns)
 
 
 def test_size_classes():

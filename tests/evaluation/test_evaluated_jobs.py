@@ -47,10 +47,7 @@ def test_uncounted_jobs_still_wait(example):
 def test_all_jobs_are_counted_by_default(example):
     assert metrics(example, counted=[True] * 3) == metrics(example)
     horizon = (50, 110)
-    masked, whole = (
-        metrics(example, horizon=horizon, counted=[False, True, False]),
-        metrics(example, horizon=horizon),
-    )
+    masked, whole = (metrics(example, horizon=horizon, counted=[False, True, False]), metrics(example, horizon=horizon))
     for name in ("utilization", "throughput_per_h", "mean_backlog_jobs", "mean_backlog_nodes"):
         assert masked[name] == whole[name]
 

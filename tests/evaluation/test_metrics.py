@@ -118,15 +118,7 @@ def test_jobs_that_never_started():
         eligible={4: NEVER},
     )
     result = metrics(log)
-    counts = {
-        "jobs": 6,
-        "started": 2,
-        "completed": 1,
-        "killed": 1,
-        "cancelled": 1,
-        "rejected": 1,
-        "unstarted": 2,
-    }
+    counts = {"jobs": 6, "started": 2, "completed": 1, "killed": 1, "cancelled": 1, "rejected": 1, "unstarted": 2}
     assert {name: result[name] for name in counts} == counts
     assert result["mean_wait_s"] == 50
     # The unstarted job waits from 10 to 120, the cancelled one from 20 to 45, the killed one from 0 to 100.
@@ -135,9 +127,7 @@ def test_jobs_that_never_started():
 
 
 def test_job_cancelled_before_it_is_eligible():
-    log = example_log(
-        (0, 0, 100, 8), (10, NEVER, 5, 2), cancel_s=[math.inf, 5], outcome={1: Outcome.CANCELLED}
-    )
+    log = example_log((0, 0, 100, 8), (10, NEVER, 5, 2), cancel_s=[math.inf, 5], outcome={1: Outcome.CANCELLED})
     assert metrics(log)["mean_backlog_jobs"] == 0
 
 

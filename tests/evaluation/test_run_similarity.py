@@ -56,9 +56,7 @@ def test_run_equals_itself(logs):
 
 def test_near_without_waits():
     assert RunSimilarity("wait_s", 0, 0, 0, 0, 0).near
-    assert not RunSimilarity("wait_s", 0, 5, 1, 5, 1).near and np.isnan(
-        RunSimilarity("wait_s", 0, 5, 1, 5, 1).ratio
-    )
+    assert not RunSimilarity("wait_s", 0, 5, 1, 5, 1).near and np.isnan(RunSimilarity("wait_s", 0, 5, 1, 5, 1).ratio)
 
 
 def test_series_has_the_mean_of_the_run(logs):

@@ -96,12 +96,7 @@ def test_bad_bins():
 
 
 jobs = st.lists(
-    st.tuples(
-        st.integers(0, 50),
-        st.one_of(st.none(), st.integers(0, 30)),
-        st.integers(0, 40),
-        st.integers(1, 5),
-    ),
+    st.tuples(st.integers(0, 50), st.one_of(st.none(), st.integers(0, 30)), st.integers(0, 40), st.integers(1, 5)),
     min_size=1,
     max_size=12,
 )
@@ -171,6 +166,4 @@ def test_backlog_of_node_level_runs_equals_that_of_the_metrics(seed):
     assert whole.waiting_nodes[0] == pytest.approx(metric_values["mean_backlog_nodes"], rel=1e-9)
     waited_s = np.nansum(log.jobs()["wait_s"])
     if (log.job_outcome != Outcome.UNSTARTED).all() and (log.job_outcome != Outcome.CANCELLED).all():
-        assert whole.waiting_jobs[0] * (whole.edge_s[1] - whole.edge_s[0]) == pytest.approx(
-            waited_s, rel=1e-9
-        )
+        assert whole.waiting_jobs[0] * (whole.edge_s[1] - whole.edge_s[0]) == pytest.approx(waited_s, rel=1e-9)

@@ -9,12 +9,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import (
-    bench,
-    bench_gpu_engine,
-    bench_peers,
-    bench_power_controls,
-)
+from kilowait.experiments import bench, bench_gpu_engine, bench_peers, bench_power_controls
 from kilowait.experiments.bench import BenchResult
 
 

@@ -5,13 +5,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments.bench_latency import (
-    Latency,
-    latencies,
-    slope,
-    slopes,
-    standing_queue,
-)
+from kilowait.experiments.bench_latency import Latency, latencies, slope, slopes, standing_queue
 from kilowait.report.latency_figure import draw_latencies
 
 
@@ -42,16 +36,12 @@ def test_slope_is_the_scaling_exponent():
     results = [Latency("x", queue, 256, 3e-6 * queue) for queue in (64, 256, 1024, 4096)]
     results[0] = Latency("x", 64, 256, 1.0)  # short queues are excluded
     results += [Latency("x", 1024, nodes, 3e-6 * 1024) for nodes in (1024, 4096)]
-    assert slope(results, "x", "queue") == pytest.approx(1.0) and slope(
-        results, "x", "nodes"
-    ) == pytest.approx(0.0)
+    assert slope(results, "x", "queue") == pytest.approx(1.0) and slope(results, "x", "nodes") == pytest.approx(0.0)
     assert np.isnan(slope(results[:1], "x", "queue"))
 
 
 def test_figure_format_follows_the_suffix(tmp_path):
-    results = [Latency("x", queue, 256, 3e-6 * queue) for queue in (256, 1024)] + [
-        Latency("x", 1024, 512, 0.003)
-    ]
+    results = [Latency("x", queue, 256, 3e-6 * queue) for queue in (256, 1024)] + [Latency("x", 1024, 512, 0.003)]
     assert draw_latencies(results, slopes(results), tmp_path / "a" / "x.png").stat().st_size > 10_000
     with pytest.raises(InputError, match="cannot write the figure"):
         draw_latencies(results, slopes(results), tmp_path / "x.nothing")

@@ -17,13 +17,7 @@ from tests.synth.test_generator import log
 
 TINY = {"passes": 1, "width": 8, "layers": 1}
 ROWS = {"steps": 9, "width": 8, "batch": 50}
-NETWORKS = {
-    "transformer": TINY,
-    "ctgan": ROWS,
-    "tvae": ROWS,
-    "copulagan": ROWS,
-    "diffusion": ROWS | {"draw_steps": 2},
-}
+NETWORKS = {"transformer": TINY, "ctgan": ROWS, "tvae": ROWS, "copulagan": ROWS, "diffusion": ROWS | {"draw_steps": 2}}
 
 
 class Killed(BaseException):
@@ -53,7 +47,7 @@ def fit(out, *, kill=False, model="transformer", **more):
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch):
-    monkeypatch.setattr(checkpoint, "KEPT_EVERY", 2)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
     for network in (train, ctgan, tvae, diffusion):
         monkeypatch.setattr(network, "REPORT_EVERY", 2)
 
@@ -75,8 +69,7 @@ def test_resume_with_other_identity_is_an_error(tmp_path):
     with pytest.raises(Killed):
         fit(tmp_path / "one", kill=True)
     with pytest.raises(
-        InputError,
-        match="was started with seed 0, not 4; resume with the same value, or start again with --force",
+        InputError, match="was started with seed 0, not 4; resume with the same value, or start again with --force"
     ):
         fit(tmp_path / "one", resume=True, seed=4)
     with pytest.raises(InputError, match="was started with setting width 8, not 16"):
@@ -114,7 +107,7 @@ def test_card_of_generator(tmp_path):
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert card["generator"] == "transformer" and card["settings"]["width"] == 8
     assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
-    assert "when each user submitted" in card["holds"] and card["privacy"] is None
+    assert "submission times of each user" in card["personal_data"] and card["privacy"] is None
     assert set(card["likeness_ks"]) >= {"nodes", "runtime_s", "estimate_s"}
     assert generator.ks_distances == card["likeness_ks"]
 
@@ -122,12 +115,7 @@ def test_card_of_generator(tmp_path):
 def test_private_generator_has_no_digest_of_its_log(tmp_path):
     pytest.importorskip("opacus")
     settings = {"dp_epsilon": 8.0, "dp_steps": 2, "width": 8}
-    origin = {
-        "command": ["kilowait"],
-        "date": "2026-11-18",
-        "inputs": {"log.swf": "digest"},
-        "seeds": {"workload": 1},
-    }
+    origin = {"command": ["kilowait"], "date": "2026-11-18", "inputs": {"log.swf": "digest"}, "seeds": {"workload": 1}}
     fit_folder(log(), "transformer", tmp_path / "one", settings=settings, manifest=origin)
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
     card = json.loads((tmp_path / "one" / "card.json").read_text())

@@ -8,12 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.energy import PowerModel, account_energy, cap_gpus
 from kilowait.errors import InputError
-from kilowait.experiments.comparison_plan import (
-    ComparisonPlan,
-    prepare,
-    prepare_control_comparison,
-    run,
-)
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, prepare_control_comparison, run
 from kilowait.experiments.gpu_power_cap import check_controls_supported, gpu_cap_share, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
 from kilowait.experiments.policy_configs import make_policy_configs
@@ -28,23 +23,13 @@ MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
 
 def run_with(power_controls, **settings):
     return run_scenario(
-        Scenario(
-            TRACE,
-            policy="las",
-            power=PowerSettings(),
-            power_controls=power_controls,
-            gpu=GpuOptions(**settings),
-        )
+        Scenario(TRACE, policy="las", power=PowerSettings(), power_controls=power_controls, gpu=GpuOptions(**settings))
     )
 
 
 def test_gpu_power_caps_are_parsed():
     assert parse_gpu_power_caps(" none, 60%,0.6 ,0.825") == ["none", "gpu-cap=60%", "gpu-cap=82.5%"]
-    assert (
-        gpu_cap_share("gpu-cap=82.5%") == 0.825
-        and gpu_cap_share("none") is None
-        and gpu_cap_share("all") is None
-    )
+    assert gpu_cap_share("gpu-cap=82.5%") == 0.825 and gpu_cap_share("none") is None and gpu_cap_share("all") is None
     for text in ("200W", "0", "-5%", "101%", "nan", "inf", "", "60%%"):
         with pytest.raises(InputError, match="such as 60% or 0.6"):
             parse_gpu_power_caps(text)
@@ -104,11 +89,7 @@ def test_energy_is_above_the_lower_bound():
 
 def test_power_controls_of_gpu_clusters_are_gpu_caps():
     prepared = prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none")
-    assert [config.power_controls for config in prepared.policies][:3] == [
-        "none",
-        "gpu-cap=90%",
-        "gpu-cap=80%",
-    ]
+    assert [config.power_controls for config in prepared.policies][:3] == ["none", "gpu-cap=90%", "gpu-cap=80%"]
     with pytest.raises(InputError, match="cap GPUs with --gpu-power-cap"):
         prepare_control_comparison(Scenario(TRACE, power=PowerSettings()), "fcfs", "none", "sleep=break-even")
     with pytest.raises(InputError, match="power caps are DVFS states"):

@@ -12,12 +12,7 @@ import kilowait as kw
 from kilowait.cluster.gpu_speeds import SOURCES, gpu_types, measured_speeds
 from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
-from kilowait.experiments.gpu_settings import (
-    GpuOptions,
-    gpu_type_energy,
-    speed_sources_text,
-    speeds_for,
-)
+from kilowait.experiments.gpu_settings import GpuOptions, gpu_type_energy, speed_sources_text, speeds_for
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.policies.simulation import gpu_settings_for
 from kilowait.synth import gavel_jobs, gpu_workload
@@ -49,11 +44,7 @@ def test_options_change_the_settings():
         True,
         "fgd",
     )
-    assert (
-        settings.checkpoint_s == math.inf
-        and not settings.head_of_line_blocking
-        and settings.at_limit == "kill"
-    )
+    assert settings.checkpoint_s == math.inf and not settings.head_of_line_blocking and settings.at_limit == "kill"
     assert (
         settings.checkpoint_load_s,
         settings.checkpoint_write_s,
@@ -122,9 +113,7 @@ def test_least_energy_order_starts_with_the_most_efficient_type():
 
 
 def test_scenario_with_gpu_options_can_be_repeated():
-    result = run_scenario(
-        Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(checkpoint_load_time="1m"))
-    )
+    result = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(checkpoint_load_time="1m")))
     resolved = result.resolved()
     assert resolved["gpu"] == {"checkpoint_load_time": "1m", "gpu_speeds": "auto"}
     assert (resolved["backfill"], resolved["placement"]) == ("none", "consolidate")

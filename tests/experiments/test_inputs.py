@@ -45,9 +45,7 @@ def test_job_ranges_give_a_slice_or_an_error(text):
 
 
 def test_clusters_are_resolved(tmp_path):
-    sized = kw.JobTable(
-        job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], meta={"max_nodes": 9, "max_procs": 36}
-    )
+    sized = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], meta={"max_nodes": 9, "max_procs": 36})
     assert inputs.resolve_cluster("auto", sized)[0].nodes == 36
     assert inputs.resolve_cluster("auto", sized)[1] is None
     cluster, note = inputs.resolve_cluster("auto", JOBS)

@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.cell_cache import _policy_digest
 from kilowait.experiments.pareto import preference_front
 from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.scenario import resolve_policy
+from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.train_rl import RLTraining, train_network
 
 MACHINE = kw.Cluster.from_nodes(32)
@@ -23,13 +23,7 @@ QUICK = RLTraining(
     windows=3,
     window_jobs=60,
     objectives=("slowdown", "wait"),
-    hyperparameters={
-        "n_steps": 16,
-        "n_minibatches": 2,
-        "n_epochs": 1,
-        "validate_every": 2,
-        "checkpoint_every": 2,
-    },
+    hyperparameters={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -114,9 +108,7 @@ def test_preference_in_policy_text(run, tmp_path):
     with pytest.raises(InputError, match="takes no preference"):
         resolve_policy(f"agent:{tmp_path / 'agent.json'}:prefer=slowdown=1")
     digests = [_policy_digest(config.policy) for config in configs]
-    assert len(set(digests)) == 3 and str(run[0]) not in "".join(digests), (
-        "content of the file, and the preference"
-    )
+    assert len(set(digests)) == 3 and str(run[0]) not in "".join(digests), "content of the file, and the preference"
 
 
 def test_front_equals_simulations_of_each_preference(run):
@@ -126,12 +118,8 @@ def test_front_equals_simulations_of_each_preference(run):
     for point in front["points"]:
         policy = agent.prefer(**point["preference"])
         runs = [kw.metrics(kw.simulate(later[lo : lo + 50], MACHINE, policy, "easy")) for lo in (0, 50, 100)]
-        assert point["metrics"]["slowdown"] == pytest.approx(
-            np.mean([metrics["mean_bsld"] for metrics in runs]) - 1
-        )
-        assert point["metrics"]["wait"] == pytest.approx(
-            np.mean([metrics["mean_wait_s"] for metrics in runs]) / 3600
-        )
+        assert point["metrics"]["slowdown"] == pytest.approx(np.mean([metrics["mean_bsld"] for metrics in runs]) - 1)
+        assert point["metrics"]["wait"] == pytest.approx(np.mean([metrics["mean_wait_s"] for metrics in runs]) / 3600)
     with pytest.raises(InputError, match="takes no preference"):
         preference_front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)
     with pytest.raises(InputError, match="150 jobs are fewer than a window of 1,024"):

@@ -8,12 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
-from kilowait.experiments.comparison_plan import (
-    ComparisonPlan,
-    prepare,
-    run,
-    save,
-)
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run, save
 from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.policy_configs import make_policy_configs, policy_and_placement
@@ -51,16 +46,7 @@ def test_every_policy_is_run_with_every_placement(tmp_path):
         np.testing.assert_array_equal(log.pieces.node, expected.pieces.node)
     results = summarize_comparison(comparison, "mean_turnaround_s", seed=0)
     assert [row["placement"] for row in results["rows"]] == ["first", "fgd"] * 3
-    save(
-        tmp_path / "both",
-        prepared,
-        [comparison],
-        {"traces": [results]},
-        cache,
-        command=[],
-        date="",
-        force=False,
-    )
+    save(tmp_path / "both", prepared, [comparison], {"traces": [results]}, cache, command=[], date="", force=False)
     stored = load_comparison(tmp_path / "both")
     assert [row["policy"] for row in stored.scenario["policy"]] == names
     assert stored.comparisons[0].labels == comparison.labels
@@ -72,19 +58,14 @@ def test_every_policy_is_run_with_every_placement(tmp_path):
 
 
 def test_policies_with_their_own_placement():
-    assert [
-        config.policy for config in make_policy_configs("las@fgd,sjf", "none", placements=["best", "fgd"])
-    ][:3] == [
+    assert [config.policy for config in make_policy_configs("las@fgd,sjf", "none", placements=["best", "fgd"])][:3] == [
         "las@fgd",
         "sjf@best",
         "sjf@fgd",
     ]
     assert policy_and_placement("multifactor:age=500") == ("multifactor:age=500", None)
     assert policy_and_placement("agent:a/b.json@fgd") == ("agent:a/b.json", "fgd")
-    for make in (
-        lambda: policy_and_placement("las@fdg"),
-        lambda: make_policy_configs("las", "none", "none", ["fdg"]),
-    ):
+    for make in (lambda: policy_and_placement("las@fdg"), lambda: make_policy_configs("las", "none", "none", ["fdg"])):
         with pytest.raises(UnknownNameError, match="did you mean 'fgd'"):
             make()
     with pytest.raises(UnknownNameError, match="unknown policy 'lsa'"):

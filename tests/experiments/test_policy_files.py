@@ -8,7 +8,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.scenario import Scenario, resolve_policy, run_scenario
+from kilowait.experiments.policy_names import resolve_policy
+from kilowait.experiments.scenario import Scenario, run_scenario
 
 TEXT = """
 import kilowait as kw

@@ -11,13 +11,7 @@ import pytest
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
-from kilowait.experiments.comparison_plan import (
-    ComparisonPlan,
-    prepare,
-    prepare_control_comparison,
-    run,
-    save,
-)
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, prepare_control_comparison, run, save
 from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
@@ -34,8 +28,7 @@ def carbon(tmp_path):
     """Two weeks from 2022-01-01 on, clean at night."""
     path = tmp_path / "carbon.csv"
     rows = [
-        f"2022-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{100 if hour % 24 < 6 else 400}"
-        for hour in range(24 * 14)
+        f"2022-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{100 if hour % 24 < 6 else 400}" for hour in range(24 * 14)
     ]
     path.write_text("time (UTC),gCO2/kWh\n" + "\n".join(rows) + "\n")
     return path
@@ -70,9 +63,7 @@ def test_all_policies_are_accounted_over_the_same_time(settings):
     results = comparison.energy
     for row in results.metrics:
         seconds = row[0]["energy_kwh"] / row[0]["mean_kw"]
-        assert seconds == pytest.approx(
-            results.metrics[0][0]["energy_kwh"] / results.metrics[0][0]["mean_kw"]
-        )
+        assert seconds == pytest.approx(results.metrics[0][0]["energy_kwh"] / results.metrics[0][0]["mean_kw"])
         parts = ("jobs_kwh", "idle_kwh", "sleep_kwh", "transition_kwh", "fixed_kwh")
         assert sum(row[0][part] for part in parts) == pytest.approx(row[0]["energy_kwh"], rel=1e-9)
         assert row[0]["least_kwh"] <= row[0]["jobs_kwh"] * (1 + 1e-9)
@@ -139,9 +130,7 @@ def test_savings_are_relative_to_the_first_policy(settings):
 
 
 def test_single_run_is_accounted(settings):
-    result = run_scenario(
-        Scenario(TRACE, power=settings, power_controls="shift=lowest_window:12h+sleep=break-even")
-    )
+    result = run_scenario(Scenario(TRACE, power=settings, power_controls="shift=lowest_window:12h+sleep=break-even"))
     assert (
         result.accounts.by_state["asleep"] > 0
         and "shifted to times of low carbon intensity" in result.controls_description
@@ -161,9 +150,7 @@ def test_windows_have_the_start_date_of_the_log(settings):
 
 
 def test_power_is_computed_from_measured_energy():
-    jobs = JobTable(
-        job_id=[1, 2], submit_s=[0, 0], runtime_s=[100, 100], nodes=[1, 1], energy_j=[15000, np.nan]
-    )
+    jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[100, 100], nodes=[1, 1], energy_j=[15000, np.nan])
     jobs, notes = with_power(PowerSettings("taurus"), jobs)
     assert jobs["power_w"][0] == 150 and "1 with power from measured energy" in notes[0]
     context = make_power_context(PowerSettings("taurus", utilization="columns"), jobs, Cluster.from_nodes(2))
@@ -231,9 +218,7 @@ def test_power_controls_and_metrics_need_a_power_model(settings):
     with pytest.raises(InputError, match="energy_kwh needs a power model"):
         ComparisonPlan((Scenario(TRACE),), make_policy_configs("fcfs", "easy"), WindowOptions(), "energy_kwh")
     with pytest.raises(InputError, match="give a file with --price"):
-        ComparisonPlan(
-            (Scenario(TRACE, power=settings),), make_policy_configs("fcfs", "easy"), WindowOptions(), "cost"
-        )
+        ComparisonPlan((Scenario(TRACE, power=settings),), make_policy_configs("fcfs", "easy"), WindowOptions(), "cost")
     assert PowerSettings.from_options(None) is None
     with pytest.raises(InputError, match="--repeat-signals needs a power model"):
         PowerSettings.from_options(None, repeat_signals=True)

@@ -45,9 +45,7 @@ def test_predictions_do_not_use_jobs_that_have_not_ended(predictor):
     jobs = measured()
     changed_w = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
     other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, changed_w))
-    one, two = (
-        with_predicted_watts(table, MACHINE, predictor, 191.0)["predicted_power_w"] for table in (jobs, other)
-    )
+    one, two = (with_predicted_watts(table, MACHINE, predictor, 191.0)["predicted_power_w"] for table in (jobs, other))
     np.testing.assert_array_equal(one[:800], two[:800])
 
 
@@ -71,17 +69,13 @@ def test_power_budget_with_measured_modelled_and_predicted_power(tmp_path):
     assert waits[None] < waits[MODEL] and waits["recent"] < waits[MODEL]
     assert done[None].budget_violation.max_excess_w == 0 and done[MODEL].budget_violation.max_excess_w == 0
     assert done["recent"].budget_violation.max_excess_w > 0
-    assert done["recent"].accounts.peak_it_w == pytest.approx(
-        480 + done["recent"].budget_violation.max_excess_w
-    )
+    assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].budget_violation.max_excess_w)
     assert any("predicted watts (recent) of the 810 jobs" in note for note in done["recent"].notes)
-    both = prepare_scenario(
-        Scenario(str(path), power_predictor="recent", runtime_predictor="last2", **settings)
-    )[0].jobs
+    both = prepare_scenario(Scenario(str(path), power_predictor="recent", runtime_predictor="last2", **settings))[
+        0
+    ].jobs
     alone = prepare_scenario(Scenario(str(path), power_predictor="recent", **settings))[0].jobs
-    np.testing.assert_array_equal(
-        both["predicted_power_w"], alone["predicted_power_w"]
-    )  # from the same first replay
+    np.testing.assert_array_equal(both["predicted_power_w"], alone["predicted_power_w"])  # from the same first replay
 
 
 def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
@@ -91,9 +85,7 @@ def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
     configs = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
     comparison = run(prepare(ComparisonPlan((scenario,), configs)), workers=1)[0]
     done = run_scenario(
-        Scenario(
-            str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W"
-        )
+        Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W")
     )
     np.testing.assert_array_equal(comparison.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
 

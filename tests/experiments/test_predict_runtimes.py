@@ -9,8 +9,9 @@ import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import make_policy_configs
+from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
-from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
+from kilowait.experiments.scenario import Scenario, prepare_scenario
 
 MACHINE = kw.Cluster.from_nodes(32)
 
@@ -66,9 +67,7 @@ def test_policies_with_user_estimates_get_no_predictions(tmp_path):
     path = tmp_path / "log.parquet"
     jobs.to_parquet(path)
     configs = make_policy_configs("saf", "easy", clairvoyant=False, users=True)
-    prepared = prepare(
-        ComparisonPlan((Scenario(str(path), cluster="nodes:32", runtime_predictor="forest"),), configs)
-    )
+    prepared = prepare(ComparisonPlan((Scenario(str(path), cluster="nodes:32", runtime_predictor="forest"),), configs))
     comparison = run(prepared, workers=1)[0]
     plain = kw.simulate(jobs, MACHINE, "saf", "easy").jobs()["start_s"]
     np.testing.assert_array_equal(comparison.logs(1, 0).jobs()["start_s"], plain)

@@ -10,12 +10,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import open_folder, plain_json
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.prediction_explanations import ForestData
-from kilowait.experiments.prediction_report import (
-    TEST_FRACTION,
-    prediction_report,
-    save_prediction_report,
-    scores,
-)
+from kilowait.experiments.prediction_report import TEST_FRACTION, prediction_report, save_prediction_report, scores
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime import predict_runtimes
@@ -103,9 +98,7 @@ def test_job_is_explained_by_the_forest_that_predicted_it(report):
         for part in parts:
             column = predictions.features.names.index(part["name"])
             with_median = values.copy()
-            with_median[0, column] = np.nanmedian(
-                predictions.features.values[forests.training_rows(row), column]
-            )
+            with_median[0, column] = np.nanmedian(predictions.features.values[forests.training_rows(row), column])
             weights = forest.weights(with_median)
             predicted_s = Distribution(
                 weights, predictions.features.anchor[[row]], request_s(jobs)[[row]]
@@ -140,9 +133,7 @@ def test_log_without_requests(report):
 
 def test_saved_report_is_opened(report, tmp_path):
     _, data, _ = report
-    folder = save_prediction_report(
-        tmp_path / "f", data, scenario={"trace": "synthetic"}, manifest={"date": "today"}
-    )
+    folder = save_prediction_report(tmp_path / "f", data, scenario={"trace": "synthetic"}, manifest={"date": "today"})
     opened = open_folder(folder)
     assert opened.manifest["kind"] == "predictions" and opened.scenario == {"trace": "synthetic"}
     assert opened.results["predictions"]["jobs"] == 900
@@ -156,13 +147,9 @@ def test_errors():
     jobs = repetitive_log()
     with pytest.raises(InputError, match="there is no job 4711 in this log; its jobs are 0 to 899"):
         prediction_report(jobs, MACHINE, ids=[4711], **QUICK)
-    with pytest.raises(
-        InputError, match="job 3 was submitted before the first forest was fitted.*choose a later"
-    ):
+    with pytest.raises(InputError, match="job 3 was submitted before the first forest was fitted.*choose a later"):
         prediction_report(jobs, MACHINE, ids=[3], **QUICK)
-    with pytest.raises(
-        InputError, match="no forest was fitted on these 60 jobs: it needs 50 that have ended"
-    ):
+    with pytest.raises(InputError, match="no forest was fitted on these 60 jobs: it needs 50 that have ended"):
         prediction_report(jobs[:60], MACHINE, **QUICK)
     with pytest.raises(InputError, match="no forest was fitted on these 0 jobs"):
         prediction_report(jobs[:0], MACHINE, **QUICK)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.experiments.predictors import (
-    PredictionTask,
-    fit_predictor,
-    load_dataset,
-    models_for,
-    task_for_predictor,
-)
+from kilowait.experiments.predictors import PredictionTask, fit_predictor, load_dataset, models_for, task_for_predictor
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
 from kilowait.predict.scores import score
@@ -37,9 +31,7 @@ def test_power_labels_come_from_the_given_source(log):
     both = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
     assert np.isfinite(both.dataset.target.values).all() and both.power["labels"] == "both"
     model = load_dataset(
-        PredictionTask(
-            log, target="energy", cluster="16", power="taurus", label_source="model", utilization="cpu=0"
-        )
+        PredictionTask(log, target="energy", cluster="16", power="taurus", label_source="model", utilization="cpu=0")
     )
     assert np.ptp(model.dataset.target.values / model.dataset.jobs["runtime_s"]) == pytest.approx(0, abs=1e-6)
 
@@ -48,9 +40,7 @@ def test_model_card_gives_the_same_task(log):
     prepared = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
     predictor = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
     task = task_for_predictor(predictor.card, PredictionTask("later.swf"))
-    assert task == PredictionTask(
-        "later.swf", target="power", cluster="nodes:16", label_source="both", power="taurus"
-    )
+    assert task == PredictionTask("later.swf", target="power", cluster="nodes:16", label_source="both", power="taurus")
     assert task_for_predictor(predictor.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 

@@ -75,18 +75,7 @@ def test_trained_agent_can_be_compared(tmp_path, capsys):
     assert isinstance(open_folder(out), AgentFolder)
     assert load_agent(out / "agent.json").provenance["seed"] == 42
     assert (
-        main(
-            [
-                "compare",
-                "lublin:300:64:0.95:1",
-                "-b",
-                "easy",
-                "-p",
-                f"saf,agent:{out / 'agent.json'}",
-                "--json",
-            ]
-        )
-        == 0
+        main(["compare", "lublin:300:64:0.95:1", "-b", "easy", "-p", f"saf,agent:{out / 'agent.json'}", "--json"]) == 0
     )
     found = json.loads(capsys.readouterr().out)["traces"][0]
     assert [row["kind"] for row in found["rows"]] == ["rule", "agent"]

@@ -42,31 +42,16 @@ def folder(tmp_path_factory):
         (OTHER_JOBS, MACHINE, QUICK, r"training jobs 400 \(digest \w+\), not 400"),
         (JOBS, kw.Cluster.from_nodes(40), QUICK, "machine "),
         (JOBS, MACHINE, replace(QUICK, reward={"wait": 1.0}), "reward None, not .'wait': 1.0"),
-        (
-            JOBS,
-            MACHINE,
-            replace(QUICK, objectives=("wait", "sla")),
-            r"objectives \[\], not .*'wait', 'sla'",
-        ),
+        (JOBS, MACHINE, replace(QUICK, objectives=("wait", "sla")), r"objectives \[\], not .*'wait', 'sla'"),
         (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, not 50"),
-        (
-            JOBS,
-            MACHINE,
-            replace(QUICK, backfill_order="saf"),
-            "decision setting backfill_order agent, not saf",
-        ),
+        (JOBS, MACHINE, replace(QUICK, backfill_order="saf"), "decision setting backfill_order agent, not saf"),
     ],
 )
 def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, training, message):
     checkpoint = (folder / "last.safetensors").read_bytes()
     with pytest.raises(InputError, match=message):
         train_network(
-            jobs[:400],
-            jobs[400:],
-            cluster,
-            replace(training, total_timesteps=200),
-            folder=folder,
-            resume=True,
+            jobs[:400], jobs[400:], cluster, replace(training, total_timesteps=200), folder=folder, resume=True
         )
     assert (folder / "last.safetensors").read_bytes() == checkpoint
 
@@ -89,9 +74,7 @@ def kill(*_, **__):
     raise Killed
 
 
-SLOW = replace(
-    QUICK, hyperparameters={**QUICK.hyperparameters, "checkpoint_every": 10}, total_timesteps=16 * 2 * 5
-)
+SLOW = replace(QUICK, hyperparameters={**QUICK.hyperparameters, "checkpoint_every": 10}, total_timesteps=16 * 2 * 5)
 
 
 def test_new_training_removes_old_checkpoints(tmp_path, monkeypatch):
@@ -176,10 +159,7 @@ def searched(tmp_path_factory):
 
 def power_search(jobs, cluster, search, power_controls="sleep=timeout:600", power="taurus", **options):
     power_training = PowerTraining.of(PowerSettings(power), power_controls, jobs, cluster)
-    settings = {
-        name: getattr(search, name)
-        for name in ("seed", "generations", "population", "windows", "window_jobs")
-    }
+    settings = {name: getattr(search, name) for name in ("seed", "generations", "population", "windows", "window_jobs")}
     return train_power_agent(
         jobs[:400],
         jobs[400:],
@@ -198,12 +178,7 @@ def power_search(jobs, cluster, search, power_controls="sleep=timeout:600", powe
     [
         (OTHER_JOBS, MACHINE, SEARCH, r"training jobs 420 \(digest \w+\), not 420"),
         (JOBS[:600], MACHINE, SEARCH, "training jobs 420 .*, not 360"),
-        (
-            JOBS,
-            kw.Cluster.from_nodes(40),
-            SEARCH,
-            "machine .*resume with the same value, or start again with --force",
-        ),
+        (JOBS, kw.Cluster.from_nodes(40), SEARCH, "machine .*resume with the same value, or start again with --force"),
         (JOBS, MACHINE, replace(SEARCH, seed=3), "seed 0, and this is 3"),
     ],
 )

@@ -63,10 +63,7 @@ def test_leaked_test_jobs_are_counted(predictor, folder):
     assert saved.card_sha256 == hashlib.sha256((folder / "predictor" / "card.json").read_bytes()).hexdigest()
     assert "500 of the evaluated jobs" in saved.note
     assert saved.evaluated_from(499).to_dict()["leaked_test_jobs"] == 1
-    assert (
-        saved.evaluated_from(500).note is None
-        and saved.evaluated_from(500).to_dict()["leaked_test_jobs"] == 0
-    )
+    assert saved.evaluated_from(500).note is None and saved.evaluated_from(500).to_dict()["leaked_test_jobs"] == 0
     assert saved_predictor(predictor, "runtime", jobs[500:], trace).note is None
     elsewhere = saved_predictor(predictor, "runtime", jobs[500:], "another.parquet")
     assert elsewhere.training_jobs is None and "is unknown" in elsewhere.note
@@ -87,9 +84,7 @@ def test_dates_are_compared_if_both_logs_have_them(folder):
 
 
 def test_scaled_load_does_not_change_leakage(predictor, folder):
-    scenario = Scenario(
-        str(folder / "habits.parquet"), cluster="nodes:4", runtime_predictor=predictor, load=0.2
-    )
+    scenario = Scenario(str(folder / "habits.parquet"), cluster="nodes:4", runtime_predictor=predictor, load=0.2)
     workload, _, _ = prepare_scenario(scenario)
     assert workload.jobs["submit_s"][500] > 1.5 * repetitive_log()["submit_s"][500]
     assert workload.predictors[0].training_jobs == 500
@@ -105,18 +100,14 @@ def test_runs_and_comparisons_report_leakage(predictor, folder):
     assert not any("evaluated jobs" in note for note in later.notes)
     configs = make_policy_configs("saf", "easy", clairvoyant=False, users=True)
     scenario = Scenario(trace, cluster="nodes:4", runtime_predictor=predictor)
-    test_split = prepare(
-        ComparisonPlan((scenario,), configs, WindowOptions(windows=2, window_jobs=150, split="test"))
-    )
+    test_split = prepare(ComparisonPlan((scenario,), configs, WindowOptions(windows=2, window_jobs=150, split="test")))
     assert not any("evaluated jobs" in note for note in test_split.notes[0])
     full_log = prepare(ComparisonPlan((scenario,), configs))
     assert any("500 of the evaluated jobs" in note for note in full_log.notes[0])
 
 
 def test_invalid_folders_are_errors(predictor, folder):
-    with pytest.raises(
-        InputError, match="there is no folder .*none; create a predictor with kilowait predict"
-    ):
+    with pytest.raises(InputError, match="there is no folder .*none; create a predictor with kilowait predict"):
         Scenario("x.swf", runtime_predictor=str(folder / "none"))
     with pytest.raises(InputError, match="contains no predictor"):
         Scenario("x.swf", runtime_predictor=str(folder))

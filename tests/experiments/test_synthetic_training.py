@@ -25,13 +25,7 @@ QUICK = RLTraining(
     queue_window=16,
     windows=3,
     window_jobs=60,
-    hyperparameters={
-        "n_steps": 16,
-        "n_minibatches": 2,
-        "n_epochs": 1,
-        "validate_every": 2,
-        "checkpoint_every": 2,
-    },
+    hyperparameters={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -44,9 +38,7 @@ def folder(tmp_path_factory):
 
 
 def sampled(folder, machine=MACHINE, **options):
-    return sample_synthetic(
-        SyntheticTraining((folder,), **options), Workload(JOBS), machine, seed=4, trace="log.swf"
-    )
+    return sample_synthetic(SyntheticTraining((folder,), **options), Workload(JOBS), machine, seed=4, trace="log.swf")
 
 
 def test_number_of_sampled_jobs(folder):
@@ -61,8 +53,7 @@ def test_number_of_sampled_jobs(folder):
 
 
 @pytest.mark.parametrize(
-    ("rows", "overlap", "verb"),
-    [(720, "validation jobs", "selected"), (900, "test jobs", "evaluated")],
+    ("rows", "overlap", "verb"), [(720, "validation jobs", "selected"), (900, "test jobs", "evaluated")]
 )
 def test_data_leakage_warning_names_remedy(tmp_path, rows, overlap, verb):
     fit_generator(JOBS[:rows], "bootstrap", seed=0).save(tmp_path / "seen")
@@ -74,9 +65,7 @@ def test_data_leakage_warning_names_remedy(tmp_path, rows, overlap, verb):
 
 
 def test_data_overlap_with_dates_and_other_logs():
-    dated = kw.jobs.JobTable(
-        meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns}
-    )
+    dated = kw.jobs.JobTable(meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns})
     overlap = data_overlap(log_schema(dated), dated, same=True)
     assert overlap["fitted_from"] == "1996-09-23" and overlap["overlap"] == "test jobs"
     assert data_overlap(log_schema(dated), dated, same=False)["overlap"] == "another log"
@@ -158,13 +147,7 @@ def test_synthetic_first_goes_from_synthetic_to_log_jobs(folder):
     mixture = replace(sampled(folder).mixture, share=0.25, curriculum="synthetic-first")
     table = joined_table(JOBS[:540], mixture)
     inner = BatchVectorEnv(
-        4,
-        jobs=table.jobs,
-        cluster=MACHINE,
-        episode_jobs=40,
-        queue_window=16,
-        autoreset_mode="SameStep",
-        threads=1,
+        4, jobs=table.jobs, cluster=MACHINE, episode_jobs=40, queue_window=16, autoreset_mode="SameStep", threads=1
     )
     vec = SyntheticCurriculum(inner, table, mixture, steps=400)
     observation, _ = vec.reset(seed=0)

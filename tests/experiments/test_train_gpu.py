@@ -71,35 +71,21 @@ def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
     for number, resume in zip(updates, (False, True), strict=False):
         with pytest.raises(Killed):
             train_network(
-                JOBS[:240],
-                JOBS[240:320],
-                CLUSTER,
-                QUICK,
-                folder=tmp_path,
-                resume=resume,
-                progress=kill_at(number),
+                JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=resume, progress=kill_at(number)
             )
     updates_seen = []
-    train_network(
-        JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=updates_seen.append
-    )
-    assert (
-        updates_seen[0].number == (updates[-1] // 2 * 2 or 1) + 1
-        and updates_seen[-1].number == updates_seen[-1].of
-    )
+    train_network(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=updates_seen.append)
+    assert updates_seen[0].number == (updates[-1] // 2 * 2 or 1) + 1 and updates_seen[-1].number == updates_seen[-1].of
     assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
 
 
 def test_time_limit_returns_best_network(tmp_path):
-    training = replace(
-        QUICK, algo="ppo", time_limit_s=0.0, hyperparameters={"n_steps": 8, "validate_every": 1}
-    )
+    training = replace(QUICK, algo="ppo", time_limit_s=0.0, hyperparameters={"n_steps": 8, "validate_every": 1})
     trained, history = train_network(JOBS[:240], JOBS[240:320], CLUSTER, training, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
     times, times_again = (
-        kw.simulate(JOBS[320:], CLUSTER, policy, backfill="none").jobs()["end_s"]
-        for policy in (trained, again)
+        kw.simulate(JOBS[320:], CLUSTER, policy, backfill="none").jobs()["end_s"] for policy in (trained, again)
     )
     assert np.array_equal(times, times_again)
 
@@ -116,9 +102,7 @@ def test_preemptive_expert_schedules_as_its_policy():
         preemptions += int(vec.decision_settings.queue_window <= action[0] < vec.decision_settings.rows)
         _, _, terminated, _, info = vec.step(action)
         done = bool(terminated[0])
-    metrics = simulate_to_end(
-        "srtf", JOBS[:200], CLUSTER, placement="best", gpu_type_order="fastest", migrate=True
-    )[1]
+    metrics = simulate_to_end("srtf", JOBS[:200], CLUSTER, placement="best", gpu_type_order="fastest", migrate=True)[1]
     assert preemptions > 0
     assert info["episode"]["metric"][0] * 3600 == pytest.approx(metrics["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
@@ -135,9 +119,7 @@ def test_agent_is_compared_with_policies(agent):
     expected = {
         speeds: np.mean(
             [
-                kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip", gpu_speeds=speeds), CLUSTER)[
-                    "mean_jct_s"
-                ]
+                kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip", gpu_speeds=speeds), CLUSTER)["mean_jct_s"]
                 for window in (JOBS[320:360], JOBS[360:400])
             ]
         )
@@ -146,9 +128,7 @@ def test_agent_is_compared_with_policies(agent):
     value, low, high = result["ratios"]["agent"]
     assert low <= value <= high
     assert result["policies"]["fcfs"]["mean_jct_s"] == pytest.approx(expected["auto"])
-    assert result["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(
-        expected["none"]
-    )  # GPU types differ in speed
+    assert result["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(expected["none"])  # GPU types differ in speed
     assert result["policies"]["fcfs, fastest"]["mean_jct_s"] <= result["policies"]["fcfs"]["mean_jct_s"]
 
 

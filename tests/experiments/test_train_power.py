@@ -20,12 +20,7 @@ from kilowait.experiments.evaluate_power import (
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.experiments.train_power import (
-    PowerTraining,
-    bind_agent_power,
-    check_reward,
-    power_config,
-)
+from kilowait.experiments.train_power import PowerTraining, bind_agent_power, check_reward, power_config
 from kilowait.experiments.train_rl import RLTraining, train_network
 
 MACHINE = kw.Cluster.from_nodes(32)
@@ -67,15 +62,11 @@ def test_training_with_other_power_is_not_resumed(trained):
     training = replace(QUICK, constraint={"sla": 0.05}, total_timesteps=512)
     others = {
         "power_controls sleep=timeout:600.*, not dvfs=1.3": replace(POWER, power_controls="dvfs=1.3"),
-        "power .*taurus.*, not .*pue:1.5": replace(
-            POWER, settings=PowerSettings("taurus", cooling="pue:1.5")
-        ),
+        "power .*taurus.*, not .*pue:1.5": replace(POWER, settings=PowerSettings("taurus", cooling="pue:1.5")),
     }
     for message, power in others.items():
         with pytest.raises(InputError, match=message):
-            train_network(
-                JOBS[:360], JOBS[360:480], MACHINE, training, folder=trained[1], resume=True, power=power
-            )
+            train_network(JOBS[:360], JOBS[360:480], MACHINE, training, folder=trained[1], resume=True, power=power)
 
 
 def test_network_with_other_power_is_an_error(trained):
@@ -95,7 +86,7 @@ def test_graph_network_trains_and_runs(tmp_path):
 
 
 def test_scenario_accepts_power_agent(tmp_path):
-    path = from_controls(32, longer=0.1, timeout_s=600, power_controls=CONTROLS).save(tmp_path / "agent.json")
+    path = from_controls(32, slowdown=0.1, timeout_s=600, power_controls=CONTROLS).save(tmp_path / "agent.json")
     scenario = Scenario(
         "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), power_controls=CONTROLS
     )
@@ -113,10 +104,7 @@ def test_scenario_accepts_power_agent(tmp_path):
 
 
 def test_load_shifting_is_left_to_agent():
-    assert (
-        power_config(POWER.context, "sleep=break-even+shift=carbon_time:6h").power_controls
-        == "sleep=break-even"
-    )
+    assert power_config(POWER.context, "sleep=break-even+shift=carbon_time:6h").power_controls == "sleep=break-even"
 
 
 def test_power_terms_need_power_model():
@@ -128,7 +116,7 @@ def test_power_terms_need_power_model():
 
 def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
-    agent = from_controls(32, longer=0.1, timeout_s=600)
+    agent = from_controls(32, slowdown=0.1, timeout_s=600)
     result = evaluate_power_agent(
         bind_agent_power(agent, POWER.context, CONTROLS),
         windows,

@@ -20,13 +20,7 @@ QUICK = RLTraining(
     queue_window=16,
     windows=3,
     window_jobs=60,
-    hyperparameters={
-        "n_steps": 16,
-        "n_minibatches": 2,
-        "n_epochs": 1,
-        "validate_every": 2,
-        "checkpoint_every": 2,
-    },
+    hyperparameters={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -68,9 +62,7 @@ def test_saved_agent_runs(tmp_path):
     agent, history = trained(tmp_path / "run")
     log = kw.simulate(JOBS[600:], MACHINE, agent, "easy")
     again = kw.load_agent(tmp_path / "run" / "agent.pt")
-    assert np.array_equal(
-        log.jobs()["start_s"], kw.simulate(JOBS[600:], MACHINE, again, "easy").jobs()["start_s"]
-    )
+    assert np.array_equal(log.jobs()["start_s"], kw.simulate(JOBS[600:], MACHINE, again, "easy").jobs()["start_s"])
     assert np.array_equal(
         log.jobs()["start_s"],
         kw.simulate(JOBS[600:], MACHINE, kw.load_agent(tmp_path / "run"), "easy").jobs()["start_s"],
@@ -98,7 +90,7 @@ def test_invalid_settings_are_errors(tmp_path):
 def test_multiplier_rises_while_constraint_is_violated(tmp_path):
     training = replace(QUICK, constraint={"sla": 0.0}, sla_s=1.0)
     _, history = trained(tmp_path / "run", training)
-    prices = [update.losses["price"] for update in history]
-    assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
+    multipliers = [update.losses["multiplier"] for update in history]
+    assert multipliers[0] < multipliers[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
     with pytest.raises(InputError, match="only ppo supports"):
         replace(QUICK, algo="sac", hyperparameters={}, constraint={"sla": 0.1})

@@ -11,31 +11,15 @@ import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.experiments import train_rl
 from kilowait.experiments import tune as tune_module
-from kilowait.experiments.hyperparameters import (
-    HyperparameterFile,
-    hyperparameters_toml,
-    read_hyperparameters,
-)
-from kilowait.experiments.optuna_study import (
-    best_trial,
-    load_trials,
-    prepare_search_folder,
-    remove_search,
-)
+from kilowait.experiments.hyperparameters import HyperparameterFile, hyperparameters_toml, read_hyperparameters
+from kilowait.experiments.optuna_study import best_trial, load_trials, prepare_search_folder, remove_search
 from kilowait.experiments.train_rl import RLTraining, train_network
-from kilowait.experiments.tune import (
-    SPACES,
-    SearchRange,
-    defaults,
-    tune,
-)
+from kilowait.experiments.tune import SPACES, SearchRange, defaults, tune
 
 MACHINE = kw.Cluster.from_nodes(16)
 JOBS = kw.lublin(600, 16, load=1.0, seed=3)
 PARTS = (JOBS[:360], JOBS[360:480])
-QUICK = RLTraining(
-    total_timesteps=256, num_envs=2, episode_jobs=40, queue_window=16, windows=2, window_jobs=60
-)
+QUICK = RLTraining(total_timesteps=256, num_envs=2, episode_jobs=40, queue_window=16, windows=2, window_jobs=60)
 
 
 def tuned(folder, training=QUICK, **options):
@@ -147,9 +131,7 @@ def test_tuning_improves_metric(tmp_path, fake_training):
 
 def test_metric_is_reported_at_every_tenth(tmp_path, fake_training):
     tuned(tmp_path, replace(QUICK, total_timesteps=64 * 2 * 45), trials=1)
-    assert (
-        fake_training[0].algorithm_settings().validate_every == 5
-    )  # 45 updates of 64 steps in 2 environments
+    assert fake_training[0].algorithm_settings().validate_every == 5  # 45 updates of 64 steps in 2 environments
 
 
 def test_named_hyperparameters_are_fixed(tmp_path, fake_training):

@@ -39,18 +39,10 @@ def test_ranking_loss_of_models():
     predicted, true = np.array([1.0, 7.0]), np.array([3.0, 3.0])  # 1 + t: half and twice the true value
     ln2 = np.log(2.0)
     assert ranking_loss(PredictionModel.of("boosting:mean"), predicted, true) == pytest.approx(ln2)
-    assert ranking_loss(PredictionModel.of("boosting:asymmetric:3"), predicted, true) == pytest.approx(
-        2 * ln2**2
-    )
-    assert ranking_loss(PredictionModel.of("boosting:quantile:0.9"), predicted, true) == pytest.approx(
-        ln2 / 2
-    )
-    assert ranking_loss(PredictionModel.of("forest:quantile:0.9"), predicted[:1], true[:1]) == pytest.approx(
-        0.9 * ln2
-    )
-    assert ranking_loss(PredictionModel.of("forest"), predicted, true) == pytest.approx(
-        1 - (1 / 3 + 3 / 7) / 2
-    )
+    assert ranking_loss(PredictionModel.of("boosting:asymmetric:3"), predicted, true) == pytest.approx(2 * ln2**2)
+    assert ranking_loss(PredictionModel.of("boosting:quantile:0.9"), predicted, true) == pytest.approx(ln2 / 2)
+    assert ranking_loss(PredictionModel.of("forest:quantile:0.9"), predicted[:1], true[:1]) == pytest.approx(0.9 * ln2)
+    assert ranking_loss(PredictionModel.of("forest"), predicted, true) == pytest.approx(1 - (1 / 3 + 3 / 7) / 2)
 
 
 def test_errors(dataset):
@@ -60,6 +52,4 @@ def test_errors(dataset):
         tune_predictor(dataset, PredictionModel.of("forest"), trials=0)
     short_log = repetitive_log()[:90]
     with pytest.raises(InputError, match="90 jobs of which 90 .* too few for tuning"):
-        tune_predictor(
-            make_dataset(short_log, from_log(short_log), 16), PredictionModel.of("forest"), trials=3
-        )
+        tune_predictor(make_dataset(short_log, from_log(short_log), 16), PredictionModel.of("forest"), trials=3)

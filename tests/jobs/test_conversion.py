@@ -48,9 +48,7 @@ def tables(draw):
         unique = name == "job_id"
         values = st.lists(values_of(name, labels.get(name)), min_size=count, max_size=count, unique=unique)
         columns[name] = np.array(draw(values), COLUMNS[name].dtype)
-    meta = draw(
-        st.dictionaries(words, st.integers() | words | st.none() | st.lists(st.booleans()), max_size=3)
-    )
+    meta = draw(st.dictionaries(words, st.integers() | words | st.none() | st.lists(st.booleans()), max_size=3))
     return JobTable(labels=labels, meta=meta, **columns)
 
 
@@ -183,9 +181,7 @@ def test_arrow_chunks_are_joined():
 
 
 def test_empty_required_cells_are_errors():
-    with pytest.raises(
-        TableError, match="column 'runtime_s', row 1: empty; this column has no value for unknown"
-    ):
+    with pytest.raises(TableError, match="column 'runtime_s', row 1: empty; this column has no value for unknown"):
         JobTable.from_arrow(pa.table({**BASE, "runtime_s": [1.0, None, 2.0]}))
 
 
@@ -258,9 +254,7 @@ def test_missing_library_error_names_the_extra(package, monkeypatch):
 
 def test_corrupted_parquet_file_is_detected(tmp_path):
     path = tmp_path / "jobs.parquet"
-    JobTable(job_id=range(1000), submit_s=range(1000), runtime_s=[7.5] * 1000, nodes=[1] * 1000).to_parquet(
-        path
-    )
+    JobTable(job_id=range(1000), submit_s=range(1000), runtime_s=[7.5] * 1000, nodes=[1] * 1000).to_parquet(path)
     whole = path.read_bytes()
     for place in range(100, 1000, 60):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])

@@ -17,9 +17,7 @@ from kilowait.jobs.execution_log import Allocations, Outcome
 
 def log(**changes):
     """Four jobs, unsorted: one ran twice (10–20 and 40–55), one once, one was cancelled, one was rejected."""
-    jobs = JobTable(
-        job_id=[40, 10, 20, 30], submit_s=[8, 0, 5, 6], runtime_s=[25, 5, 1, 1], nodes=[2, 4, 1, 999]
-    )
+    jobs = JobTable(job_id=[40, 10, 20, 30], submit_s=[8, 0, 5, 6], runtime_s=[25, 5, 1, 1], nodes=[2, 4, 1, 999])
     parts = {
         "jobs_table": jobs,
         "job": np.array([1, 0, 0]),
@@ -63,9 +61,7 @@ def test_job_records_are_cached():
 
 
 def test_log_without_segments():
-    none = {
-        name: log().__dict__[name][:0] for name in ("job", "start_s", "end_s", "group", "level", "outcome")
-    }
+    none = {name: log().__dict__[name][:0] for name in ("job", "start_s", "end_s", "group", "level", "outcome")}
     empty = log(**none)
     assert len(empty) == 0
     assert np.isnan(empty.jobs()["start_s"]).all()
@@ -77,10 +73,7 @@ def test_no_jobs():
         jobs_table=log().jobs_table[:0],
         eligible_s=np.empty(0),
         job_outcome=np.empty(0, np.int8),
-        **{
-            name: log().__dict__[name][:0]
-            for name in ("job", "start_s", "end_s", "group", "level", "outcome")
-        },
+        **{name: log().__dict__[name][:0] for name in ("job", "start_s", "end_s", "group", "level", "outcome")},
     )
     assert len(nothing.jobs()) == 0
 

@@ -48,13 +48,7 @@ def test_table_copies_its_input():
 
 def test_columns_are_read_only():
     jobs = table()
-    for part in (
-        jobs,
-        jobs[1:],
-        jobs[[2, 0]],
-        jobs[np.array([True, False, True])],
-        table(submit_s=[9, 5, 0]).sorted(),
-    ):
+    for part in (jobs, jobs[1:], jobs[[2, 0]], jobs[np.array([True, False, True])], table(submit_s=[9, 5, 0]).sorted()):
         for name in part.columns:
             with pytest.raises(ValueError, match="read-only"):
                 part[name][0] = 1
@@ -172,9 +166,7 @@ def test_order_of_distant_ids_does_not_overflow():
         JobTable(job_id=[*ids, top], submit_s=[0] * 4, runtime_s=[0] * 4, nodes=[1] * 4)
 
 
-@given(
-    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 50)), max_size=12, unique_by=lambda pair: pair[1])
-)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 50)), max_size=12, unique_by=lambda pair: pair[1]))
 def test_order_is_by_submission_then_id(pairs):
     submit, ids = [p[0] for p in pairs], [p[1] for p in pairs]
     jobs = JobTable(job_id=ids, submit_s=submit, runtime_s=[1] * len(ids), nodes=[1] * len(ids))
@@ -257,9 +249,7 @@ def test_two_dimensional_column_is_an_error():
     ids=["words", "None", "dates", "complex"],
 )
 def test_non_numeric_values_are_errors(values):
-    with pytest.raises(
-        TableError, match="column 'user' holds .*, not numbers; map names to numbers with labels="
-    ):
+    with pytest.raises(TableError, match="column 'user' holds .*, not numbers; map names to numbers with labels="):
         table(user=values)
 
 
@@ -292,9 +282,7 @@ def test_largest_allowed_numbers():
     assert table(nodes=[1, 1, 2**63 - 1])["nodes"][2] == 2**63 - 1
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in COLUMNS if COLUMNS[n].minimum == 0 and COLUMNS[n].missing is None]
-)
+@pytest.mark.parametrize("name", [n for n in COLUMNS if COLUMNS[n].minimum == 0 and COLUMNS[n].missing is None])
 def test_negative_quantities_are_errors(name):
     with pytest.raises(TableError, match=rf"row 1 \(job 2\): {name} is -1(\.0)?; it must be at least 0"):
         table(**{name: [0, -1, 0]})
@@ -343,9 +331,7 @@ def test_codes_without_label_are_an_error():
         table(user=[0, 5, 1], labels={"user": ("ann", "bob")})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("gpus_may_span_nodes", 2)]
-)
+@pytest.mark.parametrize(("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("gpus_may_span_nodes", 2)])
 def test_integer_columns_have_limits(name, value):
     with pytest.raises(TableError, match=f"row 1 .*{name} is {value}; it must be at least . and at most"):
         table(**{name: [1, value, 1]})

@@ -10,16 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.oracle.gpu_model import (
-    GpuCase,
-    GpuReferenceJob,
-    GpuRun,
-    Segment,
-    jobs_of,
-    settings_of,
-    type_of,
-    types_of,
-)
+from tests.oracle.gpu_model import GpuCase, GpuReferenceJob, GpuRun, Segment, jobs_of, settings_of, type_of, types_of
 
 Law = Callable[[GpuCase, GpuRun], None]
 ENDED = ("completed", "killed")
@@ -181,15 +172,10 @@ def disabled_features_do_not_occur(case: GpuCase, run: GpuRun) -> None:
             assert held >= least or near(held, least), f"{segment} was held for less than {least}"
         if segment.outcome == "migrated":
             assert settings["migration"], segment
-            assert held >= settings["min_run_before_preempt"] or near(
-                held, settings["min_run_before_preempt"]
-            ), segment
+            assert held >= settings["min_run_before_preempt"] or near(held, settings["min_run_before_preempt"]), segment
         if settings["rounds"]:
             origin = min(job_result.eligible for job_result in run.jobs)
-            tick = (
-                origin
-                + round((segment.start - origin) / settings["round_interval"]) * settings["round_interval"]
-            )
+            tick = origin + round((segment.start - origin) / settings["round_interval"]) * settings["round_interval"]
             assert segment.start == tick, f"{segment} started between ticks"
 
 

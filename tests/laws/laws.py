@@ -44,9 +44,7 @@ def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
         fitting = groups_of(job, case.groups, case.queues, case.reservations)
         assert result.outcome in STARTED + UNSTARTED, what
         ran = result.outcome in STARTED
-        assert (result.start is not None) == (result.end is not None) == (result.group is not None) == ran, (
-            what
-        )
+        assert (result.start is not None) == (result.end is not None) == (result.group is not None) == ran, what
         assert result.group is None or result.group in fitting, f"{what} but it may use {fitting}"
         assert result.outcome == "rejected" or fitting or result.eligible is None, f"{what} fits nowhere"
         assert result.outcome != "rejected" or not fitting, f"{what} fits {fitting}"
@@ -67,9 +65,7 @@ def no_job_starts_before_it_is_eligible(case: Case, results: Sequence[Result]) -
             left = left_at(*by_id[job.after])
             assert left is not None, f"job {job.job_id} arrived but job {job.after}, before it, never left"
             due.append(left + job.think)
-        assert result.eligible == max(due), (
-            f"job {job.job_id} is eligible at {result.eligible}, not {max(due)}"
-        )
+        assert result.eligible == max(due), f"job {job.job_id} is eligible at {result.eligible}, not {max(due)}"
         assert result.start is None or result.start >= result.eligible, f"job {job.job_id}: {result}"
 
 
@@ -151,13 +147,7 @@ def easy_case(case: Case, depth: int | None = 1) -> Case:
     """The case with FCFS and EASY, without overruns, outages, reservations, dependencies and cancellations."""
     jobs = tuple(replace(_without_overrun(job), after=None, think=0.0, cancel=None) for job in case.jobs)
     return replace(
-        case,
-        jobs=jobs,
-        outages=(),
-        reservations=(),
-        policy="fcfs",
-        depth=depth,
-        backfill_order=case.backfill_order,
+        case, jobs=jobs, outages=(), reservations=(), policy="fcfs", depth=depth, backfill_order=case.backfill_order
     )
 
 
@@ -184,11 +174,7 @@ def exact_case(case: Case) -> Case:
         run = max(job.runtime, 1.0)
         jobs.append(replace(job, runtime=run, estimate=run, planned=None, limit=None, begin=None))
     return replace(
-        easy_case(case, depth=None),
-        jobs=tuple(jobs),
-        backfill_order=None,
-        schedule_per="instant",
-        placement="first",
+        easy_case(case, depth=None), jobs=tuple(jobs), backfill_order=None, schedule_per="instant", placement="first"
     )
 
 
@@ -222,9 +208,7 @@ def reservations_only_move_earlier(case: Case, job_reservations: Sequence[JobRes
         latest[reservation.job_id] = reservation
 
 
-def _check_reservations(
-    case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]
-) -> None:
+def _check_reservations(case: Case, results: Sequence[Result], job_reservations: Sequence[JobReservation]) -> None:
     by_id = {job.job_id: (job, result) for job, result in zip(case.jobs, results, strict=True)}
     checked: set[int] = set()
     for reservation in job_reservations:
@@ -233,14 +217,10 @@ def _check_reservations(
             job, result = by_id[reservation.job_id]
             if result.outcome == "cancelled":
                 left = left_at(job, result)
-                assert left is not None and left <= reservation.start, (
-                    f"{reservation} but it waited until {left}"
-                )
+                assert left is not None and left <= reservation.start, f"{reservation} but it waited until {left}"
                 continue
             start = result.start
-            assert start is not None and start <= reservation.start, (
-                f"{reservation} but it started at {start}"
-            )
+            assert start is not None and start <= reservation.start, f"{reservation} but it started at {start}"
 
 
 def jobs_behind_delay_no_job(

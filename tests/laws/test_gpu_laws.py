@@ -8,13 +8,7 @@ from functools import cache
 import pytest
 
 from tests.laws import gpu_laws as laws
-from tests.oracle.gpu_model import (
-    GpuCase,
-    GpuRun,
-    JobResult,
-    Piece,
-    Segment,
-)
+from tests.oracle.gpu_model import GpuCase, GpuRun, JobResult, Piece, Segment
 from tests.oracle.gpu_workloads import gpu_case, run_reference
 
 CASES = 300
@@ -39,19 +33,9 @@ def test_random_cases_cover_all_features() -> None:
     seen: Counter[str] = Counter()
     for _, run in answers():
         seen.update(name for name, count in run.notes.items() if count > 0)
-        seen.update(
-            {job_result.outcome for job_result in run.jobs} | {segment.outcome for segment in run.segments}
-        )
+        seen.update({job_result.outcome for job_result in run.jobs} | {segment.outcome for segment in run.segments})
         seen["a gang on several nodes"] += any(len(segment.pieces) > 1 for segment in run.segments)
-    wanted = (
-        "preempted",
-        "migrated",
-        "claimed",
-        "put back",
-        "back at once",
-        "finished while ending",
-        "slowed",
-    )
+    wanted = ("preempted", "migrated", "claimed", "put back", "back at once", "finished while ending", "slowed")
     few = {name: seen[name] for name in (*wanted, "killed", "cancelled", "rejected") if seen[name] < 10}
     assert not few, f"of {CASES} cases too few have these: {few}"
     assert seen["a gang on several nodes"] > CASES / 2
@@ -113,21 +97,9 @@ def test_example_schedule_obeys_all_laws() -> None:
         (laws.no_job_starts_before_it_is_eligible, [OTHER._replace(start=-1.0), FIRST, SECOND], BOTH),
         (laws.no_job_starts_before_it_is_eligible, [OTHER, FIRST, SECOND._replace(start=8.5)], BOTH),
         (laws.no_job_starts_before_it_is_eligible, [FIRST, OTHER, SECOND], BOTH),
-        (
-            laws.jobs_get_what_they_request,
-            [OTHER, FIRST._replace(pieces=(Piece(0, 0b01, 1000),)), SECOND],
-            BOTH,
-        ),
-        (
-            laws.jobs_get_what_they_request,
-            [OTHER, FIRST._replace(pieces=(Piece(1, 0b11, 1000),)), SECOND],
-            BOTH,
-        ),
-        (
-            laws.jobs_get_what_they_request,
-            [OTHER._replace(pieces=(Piece(0, 0b100, 500),)), FIRST, SECOND],
-            BOTH,
-        ),
+        (laws.jobs_get_what_they_request, [OTHER, FIRST._replace(pieces=(Piece(0, 0b01, 1000),)), SECOND], BOTH),
+        (laws.jobs_get_what_they_request, [OTHER, FIRST._replace(pieces=(Piece(1, 0b11, 1000),)), SECOND], BOTH),
+        (laws.jobs_get_what_they_request, [OTHER._replace(pieces=(Piece(0, 0b100, 500),)), FIRST, SECOND], BOTH),
         (laws.never_oversubscribed, [OTHER, FIRST._replace(start=3.5), SECOND], BOTH),
         (laws.work_is_conserved, [OTHER, FIRST, SECOND._replace(work=5.0)], BOTH),
         (laws.work_is_conserved, [OTHER, FIRST, SECOND._replace(work=7.0)], BOTH),
@@ -140,9 +112,7 @@ def test_example_schedule_obeys_all_laws() -> None:
         (laws.disabled_features_do_not_occur, [OTHER, FIRST._replace(outcome="migrated"), SECOND], BOTH),
     ],
 )
-def test_violated_law_is_detected(
-    law: laws.Law, segments: list[Segment], job_results: list[JobResult]
-) -> None:
+def test_violated_law_is_detected(law: laws.Law, segments: list[Segment], job_results: list[JobResult]) -> None:
     with pytest.raises(AssertionError):
         law(PAIR, GpuRun(segments, job_results, {}))
 
@@ -163,6 +133,4 @@ def test_oversubscription_of_each_resource_is_detected(
     case = GpuCase(0, PAIR.groups, None, jobs)
     one = Segment(0, 0.0, 10.0, "completed", 10.0, 0.0, (Piece(0, 0b01, 1000),))
     with pytest.raises(AssertionError, match=words):
-        laws.never_oversubscribed(
-            case, GpuRun([one, OTHER._replace(pieces=(Piece(0, gpus, 500),))], BOTH, {})
-        )
+        laws.never_oversubscribed(case, GpuRun([one, OTHER._replace(pieces=(Piece(0, gpus, 500),))], BOTH, {}))

@@ -47,9 +47,7 @@ def test_easy_keeps_the_reservation_of_the_first_job() -> None:
         scheduler = run_stepwise(case)
         results = run_of(scheduler.simulator.log()).results
         laws.first_jobs_start_by_their_first_reservation(case, results, scheduler.job_reservations)
-        reserved_jobs += len(
-            {reservation.job_id for reservation in scheduler.job_reservations if reservation.head}
-        )
+        reserved_jobs += len({reservation.job_id for reservation in scheduler.job_reservations if reservation.head})
     assert reserved_jobs > STEPPED  # the law was tried
 
 

@@ -50,9 +50,7 @@ def test_conservative_equals_a_large_depth_with_exact_estimates() -> None:
     """With estimates that are the run times and in order of submission, a plan made anew is the one kept."""
     for seed in range(CASES // 2):
         case = laws.exact_case(random_case(seed))
-        assert run_reference(case).results == run_reference(replace(case, depth=len(case.jobs))).results, (
-            f"seed {seed}"
-        )
+        assert run_reference(case).results == run_reference(replace(case, depth=len(case.jobs))).results, f"seed {seed}"
 
 
 def test_conservative_start_does_not_depend_on_jobs_behind() -> None:

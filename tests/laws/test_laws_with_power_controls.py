@@ -16,9 +16,7 @@ def easy_case(case: Case) -> Case:
     """As `laws.easy_case`: nobody is held, and a slower level never draws more."""
     assert case.power_controls is not None
     jobs = tuple(replace(job, begin=None, hold=None) for job in case.jobs)
-    return laws.easy_case(
-        replace(case, jobs=jobs, schedule_per="instant", power_controls=falling(case.power_controls))
-    )
+    return laws.easy_case(replace(case, jobs=jobs, schedule_per="instant", power_controls=falling(case.power_controls)))
 
 
 def falling(power_controls: ReferencePowerControls) -> ReferencePowerControls:

@@ -13,12 +13,7 @@ import numpy as np
 
 from tests.oracle import recorded_starts
 from tests.oracle.pyss_conservative import compressing
-from tests.oracle.recorded_starts import (
-    KTH,
-    LUBLIN,
-    MEANS,
-    Recorded,
-)
+from tests.oracle.recorded_starts import KTH, LUBLIN, MEANS, Recorded
 
 
 def row(data: Path, run: Recorded, name: str, start: recorded_starts.Floats) -> str:
@@ -66,9 +61,7 @@ def main() -> int:
                 per_event = replace(run, settings={**run.settings, "schedule_per": "event"})
                 start = recorded_starts.ours(data, per_event)
                 print(row(data, run, f"{run.run}, a pass per event", start))
-                differences.append(
-                    f"{run.log} {run.run}, a pass per event: {first_difference(data, run, start)}"
-                )
+                differences.append(f"{run.log} {run.run}, a pass per event: {first_difference(data, run, start)}")
             if run.run == "conservative":
                 anew = replace(run, settings={"backfill": 10**6})
                 print(row(data, run, "all planned anew at every pass", recorded_starts.ours(data, anew)))

@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.cluster.cluster import (
-    Cluster,
-    NodeGroup,
-    Outage,
-    Reservation,
-)
+from kilowait.cluster.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.cluster.power_controls import PowerControls, SleepPolicy
 from kilowait.jobs.execution_log import ExecutionLog, Outcome
 from kilowait.jobs.table import JobTable
@@ -47,11 +42,7 @@ def job_table(jobs: tuple[ReferenceJob, ...]) -> JobTable:
         columns["begin_s"] = [-math.inf if job.begin is None else job.begin for job in jobs]
     if any(job.cancel is not None for job in jobs):
         columns["cancel_s"] = [math.inf if job.cancel is None else job.cancel for job in jobs]
-    for name, column in (
-        ("planned", "planned_s"),
-        ("limit", "limit_s"),
-        ("overrun_planned", "overrun_planned_s"),
-    ):
+    for name, column in (("planned", "planned_s"), ("limit", "limit_s"), ("overrun_planned", "overrun_planned_s")):
         if any(getattr(job, name) is not None for job in jobs):
             spans = [getattr(job, name) for job in jobs]
             columns[column] = [math.nan if span is None else span for span in spans]
@@ -138,9 +129,7 @@ def _states_of(log: ExecutionLog) -> dict[int, list[NodeStep]]:
     found: dict[int, list[NodeStep]] = {}
     if log.states is not None:
         for row in range(len(log.states)):
-            numbers = (
-                int(kind[row]) for kind in (log.states.shutting_down, log.states.asleep, log.states.waking)
-            )
+            numbers = (int(kind[row]) for kind in (log.states.shutting_down, log.states.asleep, log.states.waking))
             step = NodeStep(float(log.states.time_s[row]), *numbers)
             found.setdefault(int(log.states.group[row]), []).append(step)
     return found

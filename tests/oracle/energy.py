@@ -29,9 +29,7 @@ class Joules(NamedTuple):
     per_job: tuple[int, ...]
 
 
-def joules(
-    case: Case, run: Run, busy: Table[int], nodes: Sequence[NodeWatts], begin: int, end: int
-) -> Joules:
+def joules(case: Case, run: Run, busy: Table[int], nodes: Sequence[NodeWatts], begin: int, end: int) -> Joules:
     """Joules in `[begin, end)`. `busy`: watts of a job, all its nodes together, by plain group, job and level;
     `nodes`: by plain group. A reservation's nodes draw what those of its group do.
 

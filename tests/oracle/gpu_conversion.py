@@ -14,15 +14,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies.registry import resolve
-from tests.oracle.gpu_model import (
-    DEFAULTS,
-    MISSING,
-    GpuCase,
-    GpuRun,
-    JobResult,
-    Piece,
-    Segment,
-)
+from tests.oracle.gpu_model import DEFAULTS, MISSING, GpuCase, GpuRun, JobResult, Piece, Segment
 
 WORDS = {outcome: outcome.name.lower() for outcome in Outcome}
 
@@ -54,9 +46,7 @@ def rule_of(case: GpuCase, jobs: JobTable) -> PriorityPolicy:
     if case.rule != "random":
         return resolve(case.rule)
     drawn = np.array(case.jobs.get("drawn", [MISSING["drawn"]] * len(jobs)), float)
-    return PriorityPolicy(
-        "random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order]
-    )
+    return PriorityPolicy("random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order])
 
 
 def settings_of(case: GpuCase) -> GpuSettings:
@@ -96,10 +86,7 @@ def speeds_of(case: GpuCase) -> Speeds | None:
     factor = np.ones(shape) if said["factor"] is None else np.array(said["factor"], float)
     known = [row for row, name in enumerate(types) if name]
     return Speeds(
-        tuple(types[row] for row in known),
-        speed[known],
-        factor[known],
-        np.ones((len(known), shape[1]), np.int8),
+        tuple(types[row] for row in known), speed[known], factor[known], np.ones((len(known), shape[1]), np.int8)
     )
 
 
@@ -138,9 +125,7 @@ def run_engine(case: GpuCase, steps: bool = False) -> GpuRun:
         for i in range(len(log))
     ]
     order = range(len(jobs)) if jobs.order is None else jobs.order
-    job_results = [
-        JobResult(float(log.eligible_s[row]), WORDS[Outcome(log.job_outcome[row])]) for row in order
-    ]
+    job_results = [JobResult(float(log.eligible_s[row]), WORDS[Outcome(log.job_outcome[row])]) for row in order]
     return GpuRun(segments, job_results, {})
 
 
@@ -149,9 +134,7 @@ def difference(case: GpuCase, theirs: GpuRun, ours: GpuRun) -> str | None:
     said = _differences(ours, theirs)
     if not said:
         return None
-    return f"seed {case.seed}, {case.rule}: {len(said)} differences, engine / reference\n  " + "\n  ".join(
-        said[:3]
-    )
+    return f"seed {case.seed}, {case.rule}: {len(said)} differences, engine / reference\n  " + "\n  ".join(said[:3])
 
 
 def _differences(ours: GpuRun, theirs: GpuRun) -> list[str]:

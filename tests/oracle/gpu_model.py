@@ -243,10 +243,7 @@ def _job(case: GpuCase, number: int, row: int) -> GpuReferenceJob:
     assert has["gpu_milli"] == 1000 or gpus == 1, f"job {number}: a part of {gpus} GPUs"
     cpu = has["cpu_milli"] if has["cpu_milli"] >= 0 else has["cores"] * 1000
     speed, factor = (
-        [
-            1.0 if settings[table] is None or gpus == 0 else settings[table][names.index(name)][row]
-            for name, _ in types
-        ]
+        [1.0 if settings[table] is None or gpus == 0 else settings[table][names.index(name)][row] for name, _ in types]
         for table in ("speed", "factor")
     )
     values = sorted(set(speed), reverse=True)

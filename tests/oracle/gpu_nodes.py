@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.oracle.gpu_model import (
-    GpuCase,
-    GpuReferenceJob,
-    PiecePlace,
-    type_of,
-    types_of,
-)
+from tests.oracle.gpu_model import GpuCase, GpuReferenceJob, PiecePlace, type_of, types_of
 
 
 @dataclass(eq=False)
@@ -150,9 +144,7 @@ class Machine:
 
     # -- scores ----------------------------------------------------------------------------------
 
-    def score(
-        self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...], place: list[PiecePlace]
-    ) -> float:
+    def score(self, job: GpuReferenceJob, node: Node, gpus: tuple[int, ...], place: list[PiecePlace]) -> float:
         """Score of this node for the next piece, which would get these GPUs."""
         free, takes = sum(node.gpus), len(gpus) * job.gpu_milli
         match self.placement:

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tests.oracle.gpu_model import (
-    GpuCase,
-    GpuReferenceJob,
-    GpuRun,
-    JobResult,
-)
+from tests.oracle.gpu_model import GpuCase, GpuReferenceJob, GpuRun, JobResult
 from tests.oracle.gpu_nodes import Machine
 from tests.oracle.gpu_scheduling_pass import SchedulingPasses
 
@@ -117,7 +112,5 @@ def simulate(case: GpuCase) -> GpuRun:
     simulator = _GpuReferenceSimulator(case)
     simulator.run()
     return GpuRun(
-        simulator.segments,
-        [JobResult(job.arrival, job.outcome) for job in simulator.jobs],
-        dict(simulator.notes),
+        simulator.segments, [JobResult(job.arrival, job.outcome) for job in simulator.jobs], dict(simulator.notes)
     )

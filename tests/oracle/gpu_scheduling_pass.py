@@ -7,15 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.oracle.gpu_model import (
-    GpuCase,
-    GpuReferenceJob,
-    Piece,
-    PiecePlace,
-    Segment,
-    jobs_of,
-    settings_of,
-)
+from tests.oracle.gpu_model import GpuCase, GpuReferenceJob, Piece, PiecePlace, Segment, jobs_of, settings_of
 from tests.oracle.gpu_nodes import Machine
 
 Rule = Callable[[GpuReferenceJob, float], float]
@@ -116,11 +108,7 @@ class SchedulingPasses:
         line.sort(key=lambda job: (job.score, job.number))
         for job in line:
             # Who runs when the pass begins may be released in it, and is then tried like others.
-            if (
-                job.state == "waiting"
-                and not self.start_or_claim(job, line)
-                and self.settings["head_of_line_blocking"]
-            ):
+            if job.state == "waiting" and not self.start_or_claim(job, line) and self.settings["head_of_line_blocking"]:
                 break
         for job, place in self.claims:
             self.machine.put(job, place, -1)
@@ -215,9 +203,7 @@ class SchedulingPasses:
             assert place is not None, "its own place was free"
             done = job.done_at(self.now)
             kept = job.kept_of(done)
-            delay = (
-                self.settings["checkpoint_write"] if job.checkpoint == 0.0 else 0.0
-            ) + job.checkpoint_load
+            delay = (self.settings["checkpoint_write"] if job.checkpoint == 0.0 else 0.0) + job.checkpoint_load
             before, after = max(job.e - done, 1.0), max(job.e - kept, 1.0)
             if delay + after / self.plain_rate(job, place) < before / self.plain_rate(job, old):
                 self.end_segment(job, "migrated", done, kept)

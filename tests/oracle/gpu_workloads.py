@@ -6,12 +6,7 @@ import math
 from random import Random
 from typing import Any
 
-from tests.oracle.gpu_model import (
-    BUILT_IN_INTERFERENCE,
-    GpuCase,
-    GpuRun,
-    names_of,
-)
+from tests.oracle.gpu_model import BUILT_IN_INTERFERENCE, GpuCase, GpuRun, names_of
 from tests.oracle.gpu_reference import simulate
 from tests.oracle.gpu_scheduling_pass import RULES
 from tests.oracle.workloads import snap
@@ -159,27 +154,21 @@ def _lengths(rng: Random, jobs: Columns, unit: float) -> None:
         guess = rng.choice(["exact", "over", "under", "tiny"]) if guesses == "mixed" else guesses
         scale = {"exact": 1.0, "over": rng.choice([1.5, 2.0, 4.0]), "under": rng.choice([0.5, 0.3])}
         jobs["runtime_s"].append(run)
-        jobs["estimate_s"].append(
-            snap(run * scale[guess], unit) if guess in scale else rng.choice([0.0, 1.5])
-        )
+        jobs["estimate_s"].append(snap(run * scale[guess], unit) if guess in scale else rng.choice([0.0, 1.5]))
 
 
 def _limits(rng: Random, jobs: Columns) -> None:
     """In some cases: limits of some jobs, from their own random generator, so that nothing else changes."""
     if rng.random() < 0.3:
         jobs["limit_s"] = [
-            run * rng.choice([0.0, 0.5, 1.0, 2.0]) if rng.random() < 0.7 else math.nan
-            for run in jobs["runtime_s"]
+            run * rng.choice([0.0, 0.5, 1.0, 2.0]) if rng.random() < 0.7 else math.nan for run in jobs["runtime_s"]
         ]
 
 
 def _submits(rng: Random, jobs: Columns, groups: list[dict[str, Any]], unit: float) -> float:
     """Submission times dense enough for queues to form; returns their span."""
     machine = sum(group["nodes"] * max(1, group["gpus"]) for group in groups)
-    asked = [
-        max(gpus * gpu_milli / 1000, 0.5)
-        for gpus, gpu_milli in zip(jobs["gpus"], jobs["gpu_milli"], strict=True)
-    ]
+    asked = [max(gpus * gpu_milli / 1000, 0.5) for gpus, gpu_milli in zip(jobs["gpus"], jobs["gpu_milli"], strict=True)]
     work = sum(size * run for size, run in zip(asked, jobs["runtime_s"], strict=True))
     span = snap(work / machine * rng.choice([0.15, 0.3, 0.5, 0.8]), unit) + 1.0
     origin = rng.choice([0.0, 0.0, 0.0, 100.0, -7.0, 1.6e9])
@@ -209,25 +198,18 @@ def _wishes(rng: Random, jobs: Columns, groups: list[dict[str, Any]], span: floa
         jobs["priority"] = [rng.choice([0.0, 0.0, 1.0, 2.0, 5.0, -1.0]) for _ in submits]
     if rng.random() < 0.25:
         jobs["begin_s"] = [
-            rng.choice([-math.inf, -math.inf, together, at + snap(rng.uniform(-5, 20), unit)])
-            for at in submits
+            rng.choice([-math.inf, -math.inf, together, at + snap(rng.uniform(-5, 20), unit)]) for at in submits
         ]
     if rng.random() < 0.3:
         ends = [at + run for at, run in zip(submits, jobs["runtime_s"], strict=True)]
         jobs["cancel_s"] = [
-            rng.choice(
-                [math.inf, math.inf, at - 1.0, at, at + snap(rng.uniform(0, 30), unit), rng.choice(ends)]
-            )
+            rng.choice([math.inf, math.inf, at - 1.0, at, at + snap(rng.uniform(0, 30), unit), rng.choice(ends)])
             for at in submits
         ]
     if rng.random() < 0.4:
-        jobs["gpu_utilization"] = [
-            rng.choice([math.nan, 0.0, 0.2, 0.5, 0.9, 1.0, rng.random()]) for _ in submits
-        ]
+        jobs["gpu_utilization"] = [rng.choice([math.nan, 0.0, 0.2, 0.5, 0.9, 1.0, rng.random()]) for _ in submits]
     if rng.random() < 0.3:
-        jobs["checkpoint_s"] = [
-            rng.choice([math.nan, math.nan, 0.0, 1.0, 2.5, 0.1, math.inf]) for _ in submits
-        ]
+        jobs["checkpoint_s"] = [rng.choice([math.nan, math.nan, 0.0, 1.0, 2.5, 0.1, math.inf]) for _ in submits]
     if rng.random() < 0.3:
         jobs["checkpoint_load_s"] = [rng.choice([math.nan, math.nan, 0.0, 1.0, 2.0, 0.3]) for _ in submits]
     jobs["drawn"] = [rng.random() for _ in submits]

@@ -222,9 +222,7 @@ def all_groups(groups: Sequence[ReferenceGroup], reservations: Iterable[Reservat
     """The plain groups, then one group per reservation, with nodes like those of its parent group."""
     plain = {group.name: group for group in groups}
     cut = [(r, plain[r.group]) for r in reservations]
-    return [*groups] + [
-        ReferenceGroup(r.name, r.nodes, g.cores, g.memory_gb, g.gpus, g.shared) for r, g in cut
-    ]
+    return [*groups] + [ReferenceGroup(r.name, r.nodes, g.cores, g.memory_gb, g.gpus, g.shared) for r, g in cut]
 
 
 def groups_of(

@@ -40,9 +40,7 @@ class SleepingNodes:
     def nodes_in(self, state: str, *, latest_first: bool = False) -> list[Node]:
         """The nodes in a state that no job holds, by `since`."""
         return sorted(
-            (node for node in self.nodes if node.state == state),
-            key=lambda node: node.since,
-            reverse=latest_first,
+            (node for node in self.nodes if node.state == state), key=lambda node: node.since, reverse=latest_first
         )
 
     def count(self, state: str) -> int:
@@ -93,12 +91,7 @@ class SleepingNodes:
 
     def remove(self, count: int, now: float) -> None:
         """Remove nodes without a job; missing ones are a debt, which the free counts hold as a negative number."""
-        line = (
-            self.nodes_in(AWAKE)
-            + self.nodes_in(ASLEEP)
-            + self.nodes_in(SHUTTING_DOWN)
-            + self.nodes_in(WAKING)
-        )
+        line = self.nodes_in(AWAKE) + self.nodes_in(ASLEEP) + self.nodes_in(SHUTTING_DOWN) + self.nodes_in(WAKING)
         for node in line[:count]:
             node.state = OUT
             node.set_history(now, (now, OUT))

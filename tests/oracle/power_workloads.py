@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from tests.oracle.model import (
-    ReferenceGroup,
-    ReferenceJob,
-    ReferencePowerControls,
-    ReferenceSleep,
-    Steps,
-    Table,
-)
+from tests.oracle.model import ReferenceGroup, ReferenceJob, ReferencePowerControls, ReferenceSleep, Steps, Table
 from tests.oracle.priority_rules import NAMES
 from tests.oracle.workloads import (
     Case,
@@ -88,9 +81,7 @@ def _times(
         if unit != 1.0:
             run = snap(run * rng.uniform(0.7, 1.3), unit)
         guess = rng.choice(["exact", "over", "under"]) if guesses == "mixed" else guesses
-        scale = {"exact": 1.0, "over": rng.choice([1.5, 2.0, 4.0]), "under": rng.choice([0.5, 0.3, 0.1])}[
-            guess
-        ]
+        scale = {"exact": 1.0, "over": rng.choice([1.5, 2.0, 4.0]), "under": rng.choice([0.5, 0.3, 0.1])}[guess]
         jobs[i] = replace(job, runtime=run, estimate=snap(run * scale, unit))
     nodes = sum(group.nodes for group in groups)
     work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
@@ -105,9 +96,7 @@ def _times(
     return made, min(job.submit for job in made), span
 
 
-def _holds(
-    rng: Random, jobs: list[ReferenceJob], first: float, span: float, unit: float
-) -> list[ReferenceJob]:
+def _holds(rng: Random, jobs: list[ReferenceJob], first: float, span: float, unit: float) -> list[ReferenceJob]:
     share = rng.choice([0.0, 0.0, 0.3, 0.7])
     together = first + snap(rng.uniform(0, span), unit)
     made = []
@@ -141,9 +130,7 @@ def _power_controls(
     bounded = rng.random() < 0.45
     sleep = {}
     if rng.random() < 0.75:
-        sleep = {
-            g.name: _sleep(rng, g, first, span, unit) for g in groups if not g.shared and rng.random() < 0.85
-        }
+        sleep = {g.name: _sleep(rng, g, first, span, unit) for g in groups if not g.shared and rng.random() < 0.85}
     watts = _watts(rng, jobs, groups, levels) if bounded or rng.random() < 0.2 else None
     slower = levels > 1 or rng.random() < 0.4
     likes = rng.choice([None, "any", "any", "lowest"])
@@ -197,9 +184,7 @@ def _factors(rng: Random, jobs: int, groups: int, levels: int, whole: bool) -> T
     return tuple(table)
 
 
-def _watts(
-    rng: Random, jobs: Sequence[ReferenceJob], groups: Sequence[ReferenceGroup], levels: int
-) -> Table[int]:
+def _watts(rng: Random, jobs: Sequence[ReferenceJob], groups: Sequence[ReferenceGroup], levels: int) -> Table[int]:
     shares = [1.0, 0.8, 0.5, 0.3]
     odd = rng.random() < 0.2  # a later level need not draw less
     table = []
@@ -214,13 +199,7 @@ def _watts(
 
 def _budget(rng: Random, watts: Table[int], first: float, span: float, unit: float) -> Steps:
     drawn = sorted(draw for group in watts for job in group for draw in job)
-    values = [
-        drawn[len(drawn) // 2],
-        drawn[len(drawn) * 3 // 4],
-        drawn[-1],
-        2 * drawn[-1] + 1,
-        drawn[-1] * 3 + 2,
-    ]
+    values = [drawn[len(drawn) // 2], drawn[len(drawn) * 3 // 4], drawn[-1], 2 * drawn[-1] + 1, drawn[-1] * 3 + 2]
     if rng.random() < 0.5:
         return ((-math.inf, rng.choice(values)),)
     return _steps(rng, [0, *values], first, span, unit)

@@ -56,11 +56,7 @@ class Plan:
 
 
 def compressing(
-    submit: Sequence[float],
-    run: Sequence[float],
-    estimate: Sequence[float],
-    nodes: Sequence[int],
-    machine: int,
+    submit: Sequence[float], run: Sequence[float], estimate: Sequence[float], nodes: Sequence[int], machine: int
 ) -> list[float]:
     """Start times. No job may run longer than its estimate."""
     plan = Plan(machine)

@@ -36,9 +36,7 @@ LUBLIN = [
     Recorded("lublin_256", "fcfs", "pyss, CQSim, AccaSim, RLScheduler", {}, True),
     Recorded("lublin_256", "sjf", "AccaSim, CQSim", {"policy": "sjf"}, True),
     Recorded("lublin_256", "fcfs+easy", "pyss", {"backfill": "easy"}, True),
-    Recorded(
-        "lublin_256", "fcfs+easy per event", "CQSim", {"backfill": "easy", "schedule_per": "event"}, True
-    ),
+    Recorded("lublin_256", "fcfs+easy per event", "CQSim", {"backfill": "easy", "schedule_per": "event"}, True),
     Recorded("lublin_256", "fcfs+conservative", "pyss, CQSim", {"backfill": "conservative"}, True),
 ]
 KTH = [
@@ -68,8 +66,7 @@ def jobs_of(data: Path, log: str, perfect: bool) -> JobTable:
     if log == "kth_sp2":
         estimate, run = jobs["estimate_s"], jobs["runtime_s"]
         jobs = jobs.with_columns(
-            runtime_s=np.maximum(np.minimum(estimate, run), 1.0),
-            estimate_s=np.maximum(np.maximum(estimate, run), 1.0),
+            runtime_s=np.maximum(np.minimum(estimate, run), 1.0), estimate_s=np.maximum(np.maximum(estimate, run), 1.0)
         )
     return jobs.with_columns(estimate_s=jobs["runtime_s"]) if perfect else jobs
 
@@ -82,9 +79,7 @@ def theirs(data: Path, recorded: Recorded) -> Floats:
 def ours(data: Path, recorded: Recorded) -> Floats:
     """Our start times."""
     cluster = Cluster.from_nodes(oracle(data, recorded.log)["processors"])
-    log = simulate(
-        jobs_of(data, recorded.log, recorded.perfect), cluster, **{"backfill": "none", **recorded.settings}
-    )
+    log = simulate(jobs_of(data, recorded.log, recorded.perfect), cluster, **{"backfill": "none", **recorded.settings})
     start: Floats = log.jobs()["start_s"]
     return start
 

@@ -31,23 +31,8 @@ from tests.oracle.model import (
     need_of,
     value_at,
 )
-from tests.oracle.node_sleep import (
-    ASLEEP,
-    AWAKE,
-    HELD,
-    OUT,
-    SHUTTING_DOWN,
-    WAKING,
-    SleepingNodes,
-)
-from tests.oracle.reservations import (
-    ALL,
-    ARRIVAL,
-    CHANGE,
-    FINISH,
-    TIMER,
-    Planner,
-)
+from tests.oracle.node_sleep import ASLEEP, AWAKE, HELD, OUT, SHUTTING_DOWN, WAKING, SleepingNodes
+from tests.oracle.reservations import ALL, ARRIVAL, CHANGE, FINISH, TIMER, Planner
 
 __all__ = [
     "Outage",
@@ -284,12 +269,10 @@ def simulate(
             run = min(run, e if limit is None else limit)
         need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
         factor = {
-            g: levels_of(power_controls.factor, power_controls.levels, 1.0, groups, reservations, g, row)
-            for g in need
+            g: levels_of(power_controls.factor, power_controls.levels, 1.0, groups, reservations, g, row) for g in need
         }
         watts = {
-            g: levels_of(power_controls.watts, power_controls.levels, 0, groups, reservations, g, row)
-            for g in need
+            g: levels_of(power_controls.watts, power_controls.levels, 0, groups, reservations, g, row) for g in need
         }
         if power_controls.budget is not None:
             largest = max(value for _, value in power_controls.budget)
@@ -302,16 +285,7 @@ def simulate(
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
     simulator = _ReferenceSimulator(
-        states,
-        whole,
-        changes,
-        len(reservations),
-        rules,
-        depth,
-        schedule_per,
-        placement,
-        overrun,
-        power_controls,
+        states, whole, changes, len(reservations), rules, depth, schedule_per, placement, overrun, power_controls
     )
     simulator.run()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}

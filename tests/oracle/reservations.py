@@ -291,7 +291,5 @@ class Planner:
             level, g = where
             self.reserved[state] = g, possible[where], level
             head = not self.job_reservations or self.job_reservations[-1].at_pass < self.pass_number
-            reservation = JobReservation(
-                self.pass_number, self.now, state.job.job_id, g, possible[where], head
-            )
+            reservation = JobReservation(self.pass_number, self.now, state.job.job_id, g, possible[where], head)
             self.job_reservations.append(reservation)

@@ -57,9 +57,7 @@ def _blocks(first: int, cases: int, kind: str) -> Iterator[tuple[int, int, str]]
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0: all equal; 1: some differ; 130: interrupted."""
-    parser = argparse.ArgumentParser(
-        description="Compare the engine with the reference simulator on random workloads."
-    )
+    parser = argparse.ArgumentParser(description="Compare the engine with the reference simulator on random workloads.")
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)

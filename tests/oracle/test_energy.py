@@ -72,9 +72,7 @@ def test_windows_add_up_and_every_node_second_is_somewhere() -> None:
         if case.outages or case.reservations:  # capacity may be below what runs
             continue
         seconds = tuple(tuple(job.nodes for _ in range(4)) for job in case.jobs)
-        one = joules(
-            case, run, (seconds,) * len(case.groups), [NodeWatts(1, 1, 1, 1)] * len(case.groups), first, last
-        )
+        one = joules(case, run, (seconds,) * len(case.groups), [NodeWatts(1, 1, 1, 1)] * len(case.groups), first, last)
         assert sum(one[:5]) == (last - first) * sum(group.nodes for group in case.groups)
 
 

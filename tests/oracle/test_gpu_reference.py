@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.gpu_model import (
-    BUILT_IN_INTERFERENCE,
-    GpuCase,
-    GpuRun,
-    PiecePlace,
-    jobs_of,
-)
+from tests.oracle.gpu_model import BUILT_IN_INTERFERENCE, GpuCase, GpuRun, PiecePlace, jobs_of
 from tests.oracle.gpu_nodes import Machine, drawn
 from tests.oracle.gpu_reference import simulate
 
@@ -32,16 +26,7 @@ def group(nodes: int, gpus: int, gpu_type: str = "T4", cores: int = 8) -> dict[s
 
 def case_of(groups: list[dict[str, Any]], rule: str = "fcfs", **given: Any) -> GpuCase:
     """Columns by their names, `submit`, `run` for short; whatever else is a setting. Estimates are exact."""
-    columns = {
-        "gpus",
-        "gpu_milli",
-        "nodes",
-        "gpus_may_span_nodes",
-        "priority",
-        "cores",
-        "gpu_types",
-        "gpu_utilization",
-    }
+    columns = {"gpus", "gpu_milli", "nodes", "gpus_may_span_nodes", "priority", "cores", "gpu_types", "gpu_utilization"}
     count = len(given["run"])
     jobs = {
         "job_id": list(range(count)),
@@ -80,10 +65,7 @@ URGENT: dict[str, Any] = {
             {"checkpoint": 2.0, "checkpoint_load": 3.0},
             [(0, 0, 5, "preempted", 1), (1, 5, 9, "completed", 0), (0, 9, 18, "completed", 0)],
         ),
-        (
-            {"checkpoint": math.inf},
-            [(0, 0, 5, "preempted", 5), (1, 5, 9, "completed", 0), (0, 9, 19, "completed", 0)],
-        ),
+        ({"checkpoint": math.inf}, [(0, 0, 5, "preempted", 5), (1, 5, 9, "completed", 0), (0, 9, 19, "completed", 0)]),
         # It works on for 2 s and saves for 1 s.
         (
             {"grace": 2.0, "checkpoint_write": 1.0},
@@ -186,13 +168,7 @@ def test_queue_uses_only_its_groups() -> None:
 def test_least_attained_service_alternates_jobs() -> None:
     """A tick a second: whoever has had less goes on, the other waits; each does its 2 s."""
     case = case_of(
-        [group(1, 1)],
-        rule="las",
-        submit=[0.0, 0.0],
-        run=[2.0, 2.0],
-        gpus=[1, 1],
-        preemption=True,
-        round_interval=1.0,
+        [group(1, 1)], rule="las", submit=[0.0, 0.0], run=[2.0, 2.0], gpus=[1, 1], preemption=True, round_interval=1.0
     )
     assert [s[:3] for s in held(simulate(case))] == [(0, 0, 1), (1, 1, 3), (0, 3, 4)]
 
@@ -265,13 +241,7 @@ def test_capacity_placement_preserves_capacity_for_typical_jobs() -> None:
 
 
 def test_placement_hash_values_are_small_and_differ() -> None:
-    draws = {
-        drawn(seed, job, piece, node)
-        for seed in (0, 1)
-        for job in (0, 1)
-        for piece in (0, 1)
-        for node in (0, 1)
-    }
+    draws = {drawn(seed, job, piece, node) for seed in (0, 1) for job in (0, 1) for piece in (0, 1) for node in (0, 1)}
     assert len(draws) == 16
     assert all(0 <= draw < 2**31 - 1 for draw in draws)
 

@@ -82,9 +82,7 @@ def engine(case: Case, moving: bool) -> Any:
 def test_observing_policy_runs_equally_in_engine_and_reference(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case = replace(random_case(seed), backfill_order=None)
-        differs = conversion.difference(
-            case, reference_run(case, bool(seed % 2)), engine(case, bool(seed % 2))
-        )
+        differs = conversion.difference(case, reference_run(case, bool(seed % 2)), engine(case, bool(seed % 2)))
         assert differs is None, differs
 
 
@@ -92,9 +90,7 @@ def test_learned_state_is_reset_for_every_run() -> None:
     case = replace(random_case(7), backfill_order=None)
     mine = rule(True)
     table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
-    starts = [
-        engine_simulate(table, machine, mine, "easy", on_oversized="drop").jobs()["start_s"] for _ in range(2)
-    ]
+    starts = [engine_simulate(table, machine, mine, "easy", on_oversized="drop").jobs()["start_s"] for _ in range(2)]
     np.testing.assert_array_equal(*starts)
     assert mine.parameters.tolist() == [3.0]
 
@@ -116,9 +112,7 @@ def test_observations_change_the_schedule() -> None:
 
 
 def test_python_policy_observes_the_same_jobs() -> None:
-    slow = PriorityPolicy(
-        "slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False
-    )
+    slow = PriorityPolicy("slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False)
     for seed in range(40):
         case = replace(random_case(seed), backfill_order=None, schedule_per="instant")
         table, machine = conversion.job_table(case.jobs), conversion.cluster(case)

@@ -62,21 +62,12 @@ class Guesses:
 def rule(moving: bool) -> PriorityPolicy:
     memory = np.array([3.0, 5.0, 0.0, 8.0, 0.0])
     return PriorityPolicy(
-        "guesses",
-        compile_entry(guesses, SCORE),
-        memory,
-        time_dependent=moving,
-        observes_jobs=True,
-        predicts=True,
+        "guesses", compile_entry(guesses, SCORE), memory, time_dependent=moving, observes_jobs=True, predicts=True
     )
 
 
 def reference_run(case: Case, mine: Any, fixed: bool) -> Any:
-    own = (
-        (None, True)
-        if case.backfill_order is None
-        else priority_rules.rule_for(case.backfill_order, case.jobs)
-    )
+    own = (None, True) if case.backfill_order is None else priority_rules.rule_for(case.backfill_order, case.jobs)
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=mine, fixed=fixed, depth=case.depth, backfill_rule=own[0], backfill_fixed=own[1],
@@ -98,9 +89,7 @@ def engine(case: Case, mine: Any) -> Any:
             placement=case.placement,
             overrun=case.overrun or "double",
             on_oversized="drop",
-            power_controls=None
-            if case.power_controls is None
-            else conversion.power_controls_of(case.power_controls),
+            power_controls=None if case.power_controls is None else conversion.power_controls_of(case.power_controls),
         )
     )
 
@@ -109,9 +98,7 @@ def engine(case: Case, mine: Any) -> Any:
 def test_engine_and_reference_use_the_same_predictions(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = random_case(seed), bool(seed % 2)
-        differs = conversion.difference(
-            case, reference_run(case, Guesses(), not moving), engine(case, rule(moving))
-        )
+        differs = conversion.difference(case, reference_run(case, Guesses(), not moving), engine(case, rule(moving)))
         assert differs is None, differs
 
 
@@ -119,9 +106,7 @@ def test_engine_and_reference_use_the_same_predictions(first: int) -> None:
 def test_engine_and_reference_use_the_same_predictions_with_power_controls(first: int) -> None:
     for seed in range(first, first + BLOCK):
         case, moving = power_case(seed), bool(seed % 2)
-        differs = conversion.difference(
-            case, reference_run(case, Guesses(), not moving), engine(case, rule(moving))
-        )
+        differs = conversion.difference(case, reference_run(case, Guesses(), not moving), engine(case, rule(moving)))
         assert differs is None, differs
 
 
@@ -133,7 +118,6 @@ def test_predictions_change_the_schedule() -> None:
         unobserving = Guesses()
         unobserving.predict = lambda job, now, eligible: (max(job.estimate, 1.0), job.estimate)  # type: ignore[method-assign]
         differing += (
-            conversion.difference(case, reference_run(case, unobserving, True), engine(case, rule(False)))
-            is not None
+            conversion.difference(case, reference_run(case, unobserving, True), engine(case, rule(False))) is not None
         )
     assert differing > 10

@@ -35,25 +35,19 @@ def test_means_agree_with_pyss_within_half_a_percent(data_dir: Path, run: Record
 
 
 @pytest.mark.parametrize(
-    ("name", "equal"),
-    [("EASY", 28_016), ("EASY-SJBF", 28_344), ("EASY-perfect", 28_481), ("conservative", 27_775)],
+    ("name", "equal"), [("EASY", 28_016), ("EASY-SJBF", 28_344), ("EASY-perfect", 28_481), ("conservative", 27_775)]
 )
 def test_number_of_starts_equal_to_pyss(data_dir: Path, name: str, equal: int) -> None:
     run = next(run for run in KTH if run.run == name)
     assert int((recorded_starts.ours(data_dir, run) == recorded_starts.theirs(data_dir, run)).sum()) == equal
 
 
-@pytest.mark.parametrize(
-    ("name", "equal"), [("EASY", 28_472), ("EASY-SJBF", 28_389), ("conservative", 28_479)]
-)
+@pytest.mark.parametrize(("name", "equal"), [("EASY", 28_472), ("EASY-SJBF", 28_389), ("conservative", 28_479)])
 def test_number_of_starts_equal_to_pyss_with_a_pass_per_event(data_dir: Path, name: str, equal: int) -> None:
     """pyss makes passes inside an instant: that is where it differs."""
     run = next(run for run in KTH if run.run == name)
     per_event = replace(run, settings={**run.settings, "schedule_per": "event"})
-    assert (
-        int((recorded_starts.ours(data_dir, per_event) == recorded_starts.theirs(data_dir, run)).sum())
-        == equal
-    )
+    assert int((recorded_starts.ours(data_dir, per_event) == recorded_starts.theirs(data_dir, run)).sum()) == equal
 
 
 @pytest.mark.slow

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.priority_rules import NAMES, rule_for
-from tests.oracle.reference import (
-    JobReservation,
-    Outage,
-    ReferenceGroup,
-    ReferenceJob,
-    Reservation,
-    Run,
-    simulate,
-)
+from tests.oracle.reference import JobReservation, Outage, ReferenceGroup, ReferenceJob, Reservation, Run, simulate
 
 
 def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> ReferenceJob:
@@ -25,11 +17,7 @@ def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> Refe
 
 
 def go(
-    jobs: list[ReferenceJob],
-    *groups: ReferenceGroup,
-    policy: str = "fcfs",
-    own: str | None = None,
-    **more: Any,
+    jobs: list[ReferenceJob], *groups: ReferenceGroup, policy: str = "fcfs", own: str | None = None, **more: Any
 ) -> Run:
     """Run on the groups, or on one of four nodes."""
     rule, fixed = rule_for(policy, jobs)
@@ -76,9 +64,7 @@ def test_all_releases_at_the_shadow_time_count_as_extra() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 1, 10), job(3, 1, 2, 10), job(4, 2, 1, 100)]
     run = go(jobs)
     assert starts(run) == [0, 0, 10, 2]
-    assert run.job_reservations[0] == JobReservation(
-        at_pass=2, time=1, job_id=3, group=0, start=10, head=True
-    )
+    assert run.job_reservations[0] == JobReservation(at_pass=2, time=1, job_id=3, group=0, start=10, head=True)
 
 
 def test_ties_are_broken_by_submit_time_then_id() -> None:
@@ -92,8 +78,7 @@ FIVE = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 5, 10), job(4, 3, 2, 30)]
 
 
 @pytest.mark.parametrize(
-    ("depth", "expected"),
-    [(0, [0, 10, 20, 30]), (1, [0, 10, 33, 3]), (2, [0, 10, 20, 30]), (None, [0, 10, 20, 30])],
+    ("depth", "expected"), [(0, [0, 10, 20, 30]), (1, [0, 10, 33, 3]), (2, [0, 10, 20, 30]), (None, [0, 10, 20, 30])]
 )
 def test_backfilling_does_not_delay_reservations(depth: int | None, expected: list[float]) -> None:
     """Job 4 fits beside job 2 but would keep job 3 from its place, which EASY does not know of."""
@@ -125,9 +110,7 @@ def test_time_dependent_policy_is_scored_at_every_pass() -> None:
 # -- conservative: persistent reservations -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"]
-)
+@pytest.mark.parametrize(("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"])
 def test_early_finish_delays_no_reservation(depth: int | None, expected: list[float]) -> None:
     """Reserved: job 3 at 20, job 4 at 10. Job 2 ends at 5: new reservations delay job 4, kept ones do not."""
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
@@ -177,10 +160,7 @@ def test_capacity_change_or_its_announcement_invalidates_the_plan(announced: flo
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 40), job(3, 2, 4, 5), job(4, 4, 4, 300)]
     run = go(jobs, depth=None, policy="sjf", outages=[Outage("g", 1, 60, 61, announced)])
     if announced == 3.5:
-        assert [reservations_of(run, 3)[:2], reservations_of(run, 2)[:2]] == [
-            [(2, 50), (4, 10)],
-            [(1, 10), (4, 15)],
-        ]
+        assert [reservations_of(run, 3)[:2], reservations_of(run, 2)[:2]] == [[(2, 50), (4, 10)], [(1, 10), (4, 15)]]
         assert starts(run) == [0, 15, 10, 61]
     else:
         assert reservations_of(run, 2) == [(1, 10)]
@@ -377,12 +357,7 @@ def test_ties_between_groups_are_broken_by_preference(queue: str | None, group: 
 
 
 def test_without_backfilling_a_job_blocks_only_its_groups() -> None:
-    jobs = [
-        job(1, 0, 1, 10, queue="qa"),
-        job(2, 1, 2, 10, queue="qa"),
-        job(3, 2, 1, 10, queue="qa"),
-        job(4, 3, 1, 10),
-    ]
+    jobs = [job(1, 0, 1, 10, queue="qa"), job(2, 1, 2, 10, queue="qa"), job(3, 2, 1, 10, queue="qa"), job(4, 3, 1, 10)]
     run = go(jobs, A, B, queues=ONLY, depth=0)
     assert [(r.start, r.group) for r in run.results] == [(0, 0), (10, 0), (20, 0), (3, 1)]
 
@@ -407,13 +382,7 @@ def test_per_event_a_due_release_can_be_reserved_but_not_used() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 1, 3, 10), job(4, 2, 2, 100), job(5, 2, 1, 100)]
     run = go(jobs, schedule_per="event")
     assert starts(run) == [0, 0, 10, 20, 10]
-    assert run.segments == [
-        1,
-        2,
-        5,
-        3,
-        4,
-    ]  # job 5 goes after the first finish of second 10, job 3 after the other
+    assert run.segments == [1, 2, 5, 3, 4]  # job 5 goes after the first finish of second 10, job 3 after the other
     assert reservations_of(run, 3)[-1] == (10, 10)
 
 
@@ -421,13 +390,7 @@ def test_no_pass_is_made_while_the_queue_is_empty() -> None:
     """Job 2 ends at 12, when job 1 has overrun its 10 s, but no pass is made. At 15 the first of three passes still
     expect job 1 to have ended and reserve for job 3 at once; only the last one renews its end, and job 5 starts first.
     """
-    jobs = [
-        job(1, 0, 3, 35, estimate=10),
-        job(2, 0, 1, 12),
-        job(3, 15, 4, 10),
-        job(4, 15, 1, 5),
-        job(5, 15, 1, 2),
-    ]
+    jobs = [job(1, 0, 3, 35, estimate=10), job(2, 0, 1, 12), job(3, 15, 4, 10), job(4, 15, 1, 5), job(5, 15, 1, 2)]
     run = go(jobs, schedule_per="event", own="sjf")
     assert reservations_of(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
     assert starts(run) == [0, 0, 35, 45, 15]

@@ -43,9 +43,7 @@ def read_swf(path: Path, count: int) -> list[ReferenceJob]:
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("name", "policy", "depth", "schedule_per", "count"), RUNS, ids=[run[0] for run in RUNS]
-)
+@pytest.mark.parametrize(("name", "policy", "depth", "schedule_per", "count"), RUNS, ids=[run[0] for run in RUNS])
 def test_starts_equal_those_of_other_simulators(
     name: str, policy: str, depth: int | None, schedule_per: str, count: int
 ) -> None:

@@ -9,20 +9,8 @@ import pytest
 
 from tests.oracle.model import NodeStep, ReferencePowerControls, ReferenceSleep, changes_of
 from tests.oracle.power_workloads import power_case
-from tests.oracle.reference import (
-    Outage,
-    ReferenceGroup,
-    ReferenceJob,
-    Reservation,
-    Run,
-)
-from tests.oracle.test_reference import (
-    go,
-    job,
-    outcomes,
-    reservations_of,
-    starts,
-)
+from tests.oracle.reference import Outage, ReferenceGroup, ReferenceJob, Reservation, Run
+from tests.oracle.test_reference import go, job, outcomes, reservations_of, starts
 from tests.oracle.workloads import run_reference
 
 EVER = -math.inf
@@ -42,9 +30,7 @@ def slept(run: Run, g: int = 0) -> list[tuple[float, int, int, int]]:
     return [(step.time, step.shutting_down, step.asleep, step.waking) for step in run.states[g]]
 
 
-def resting(
-    jobs: list[ReferenceJob], timeout: float, shutdown: float = 0.0, wake: float = 0.0, **more: Any
-) -> Run:
+def resting(jobs: list[ReferenceJob], timeout: float, shutdown: float = 0.0, wake: float = 0.0, **more: Any) -> Run:
     """Run on a group of four nodes with node sleep; `reserve` is a number or steps."""
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
@@ -128,9 +114,7 @@ def test_planned_time_depends_on_the_level(factor: float, third: float) -> None:
 
 def test_overrun_doubles_the_planned_time_at_the_level() -> None:
     jobs = [job(1, 0, 3, 40, estimate=10), job(2, 1, 4, 1), job(3, 16, 1, 1)]
-    power_controls = ReferencePowerControls(
-        factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0)
-    )
+    power_controls = ReferencePowerControls(factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0))
     assert reservations_of(go(jobs, power_controls=power_controls), 2)[:2] == [(1, 15), (16, 30)]
 
 
@@ -138,9 +122,7 @@ def test_overrun_doubles_the_planned_time_at_the_level() -> None:
 def test_jobs_run_at_full_speed_with_a_large_backlog(full_speed_backlog_nodes: int, level: int) -> None:
     """Two jobs need eight nodes and four are free: the backlog is four nodes. The second alone is no backlog."""
     power_controls = ReferencePowerControls(
-        factor=table((1.0, 2.0), (1.0, 2.0)),
-        preferred_level=(1, 1),
-        full_speed_backlog_nodes=full_speed_backlog_nodes,
+        factor=table((1.0, 2.0), (1.0, 2.0)), preferred_level=(1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
     )
     run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], power_controls=power_controls)
     assert levels(run) == [level, 1]
@@ -186,18 +168,14 @@ def test_reservation_keeps_its_level() -> None:
     power_controls = ReferencePowerControls(
         factor=table(*[(1.0, 2.0)] * 3), preferred_level=(0, 1, 1), full_speed_backlog_nodes=4
     )
-    run = go(
-        [job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, power_controls=power_controls
-    )
+    run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, power_controls=power_controls)
     assert [reservations_of(run, 2)[0], reservations_of(run, 3)[0]] == [(1, 10), (2, 30)]
     assert levels(run) == [0, 1, 1]
     assert ends(run) == [10, 30, 50]
 
 
 def test_score_does_not_depend_on_the_level() -> None:
-    power_controls = ReferencePowerControls(
-        factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0)
-    )
+    power_controls = ReferencePowerControls(factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0))
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 5), job(3, 1, 4, 6)]
     assert starts(go(jobs, policy="sjf", power_controls=power_controls)) == [0, 10, 55]
 
@@ -231,14 +209,7 @@ def test_job_cannot_use_a_group_where_no_level_fits_the_budget() -> None:
     """Job 2 waits for group a alone and does not block b."""
     watts = (((1,), (1,), (1,)), ((99,), (99,), (1,)))
     jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10), job(3, 2, 1, 1, queue="b")]
-    run = go(
-        jobs,
-        A,
-        B,
-        queues=ONLY,
-        depth=0,
-        power_controls=ReferencePowerControls(watts=watts, budget=((EVER, 50),)),
-    )
+    run = go(jobs, A, B, queues=ONLY, depth=0, power_controls=ReferencePowerControls(watts=watts, budget=((EVER, 50),)))
     assert starts(run) == [0, 10, 2]
 
 
@@ -251,10 +222,7 @@ def test_job_starts_at_the_first_level_within_the_budget() -> None:
     run = go(jobs, power_controls=power_controls)
     assert (starts(run), levels(run)) == ([0, 0, 10], [0, 0, 0])
     power_controls = ReferencePowerControls(
-        factor=power_controls.factor,
-        watts=power_controls.watts,
-        preferred_level=(0, 1, 0),
-        budget=((EVER, 20),),
+        factor=power_controls.factor, watts=power_controls.watts, preferred_level=(0, 1, 0), budget=((EVER, 20),)
     )
     run = go(jobs, power_controls=power_controls)
     assert (starts(run), levels(run)) == ([0, 0, 0], [0, 1, 2])
@@ -328,14 +296,7 @@ def test_idle_nodes_sleep_and_wake_for_a_job() -> None:
     run = resting([job(1, 0, 1, 10), job(2, 30, 4, 5)], timeout=7, shutdown=2, wake=5)
     assert starts(run) == [0, 35]
     assert ends(run) == [10, 40]
-    assert slept(run) == [
-        (7, 3, 0, 0),
-        (9, 0, 3, 0),
-        (17, 1, 3, 0),
-        (19, 0, 4, 0),
-        (30, 0, 0, 4),
-        (35, 0, 0, 0),
-    ]
+    assert slept(run) == [(7, 3, 0, 0), (9, 0, 3, 0), (17, 1, 3, 0), (19, 0, 4, 0), (30, 0, 0, 4), (35, 0, 0, 0)]
     assert run.end == 40
 
 
@@ -494,10 +455,7 @@ def test_end_of_shutdown_is_not_an_instant() -> None:
 
 def test_reserve_steps_before_the_first_event_are_not_instants() -> None:
     run = resting([job(1, 0, 1, 9)], timeout=5, reserve=((EVER, 2), (-50, 1)))
-    assert slept(run) == [
-        (5, 0, 2, 0),
-        (9, 0, 3, 0),
-    ]  # idle since 0, not -50; at 9 job 1's node is the reserve
+    assert slept(run) == [(5, 0, 2, 0), (9, 0, 3, 0)]  # idle since 0, not -50; at 9 job 1's node is the reserve
     assert [count.time for count in run.counts] == [0, 5, 9]
 
 
@@ -565,9 +523,7 @@ def test_outage_removes_the_longest_idle_nodes() -> None:
 
 
 def test_released_nodes_first_serve_a_pending_outage() -> None:
-    run = resting(
-        [job(1, 0, 4, 10), job(2, 1, 1, 40, begin=12)], timeout=5, outages=[Outage("g", 3, 4, 30, 4)]
-    )
+    run = resting([job(1, 0, 4, 10), job(2, 1, 1, 40, begin=12)], timeout=5, outages=[Outage("g", 3, 4, 30, 4)])
     # At 10 four fall free and three pay; at 30 three come back, awake since then.
     assert [(c.time, c.held, c.idle, c.out) for c in run.counts][:5] == [
         (0, 4, 0, 0),
@@ -618,9 +574,7 @@ def test_per_event_the_last_instant_is_completed() -> None:
 
 def test_per_event_a_waking_node_is_ready_before_its_event() -> None:
     steps = ((EVER, 0), (5, 4), (6, 0))
-    run = resting(
-        [job(1, 0, 1, 9), job(2, 1, 4, 1, begin=9)], timeout=1, wake=4, reserve=steps, schedule_per="event"
-    )
+    run = resting([job(1, 0, 1, 9), job(2, 1, 4, 1, begin=9)], timeout=1, wake=4, reserve=steps, schedule_per="event")
     assert starts(run) == [0, 9]
     assert slept(run)[-2:] == [(5, 0, 0, 3), (9, 0, 0, 0)]
 
@@ -635,14 +589,8 @@ def test_every_node_has_exactly_one_state(first: int) -> None:
         case = power_case(seed)
         run = run_reference(case)
         changes = changes_of(case.groups, case.outages, case.reservations)
-        jobs = [
-            (j, r, run.taken[j.job_id])
-            for j, r in zip(case.jobs, run.results, strict=True)
-            if r.start is not None
-        ]
-        last = {
-            (count.time, count.group): count for count in run.counts
-        }  # a time may be an instant more than once
+        jobs = [(j, r, run.taken[j.job_id]) for j, r in zip(case.jobs, run.results, strict=True) if r.start is not None]
+        last = {(count.time, count.group): count for count in run.counts}  # a time may be an instant more than once
         for (time, g), count in last.items():
             assert sum(count[2:]) == case.groups[g].nodes
             held = sum(j.nodes for j, r, taken in jobs if r.group == g and taken <= time < (r.end or 0.0))

@@ -8,21 +8,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.oracle.model import ReferencePowerControls
-from tests.oracle.priority_rules import (
-    BACKFILL_ORDER,
-    NAMES,
-    OVERRUN_RULE,
-    PREDICTING,
-    rule_for,
-)
-from tests.oracle.reference import (
-    Outage,
-    ReferenceGroup,
-    ReferenceJob,
-    Reservation,
-    Run,
-    simulate,
-)
+from tests.oracle.priority_rules import BACKFILL_ORDER, NAMES, OVERRUN_RULE, PREDICTING, rule_for
+from tests.oracle.reference import Outage, ReferenceGroup, ReferenceJob, Reservation, Run, simulate
 
 
 @dataclass(frozen=True)
@@ -127,20 +114,13 @@ def with_planning_times(case: Case) -> Case:
     jobs = []
     for job in case.jobs:
         job = replace(
-            job,
-            submit=first + (job.submit - first) * long,
-            runtime=job.runtime * long,
-            estimate=job.estimate * long,
+            job, submit=first + (job.submit - first) * long, runtime=job.runtime * long, estimate=job.estimate * long
         )
         known = [rng.random() < share for share in shares]
         spans = [_planning_time(rng, job) for _ in range(3)]
-        planned, limit, overrun_planned = (
-            span if yes else None for span, yes in zip(spans, known, strict=True)
-        )
+        planned, limit, overrun_planned = (span if yes else None for span, yes in zip(spans, known, strict=True))
         jobs.append(replace(job, planned=planned, limit=limit, overrun_planned=overrun_planned))
-    return replace(
-        case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "quantile", "quantile"])
-    )
+    return replace(case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "quantile", "quantile"]))
 
 
 PREDICTING_SHARE = 0.15
@@ -176,9 +156,7 @@ def draw_groups(rng: Random) -> tuple[ReferenceGroup, ...]:
     groups = []
     for i in range(count):
         if style == "whole" or (style == "mixed" and rng.random() < 0.5):
-            groups.append(
-                ReferenceGroup(f"g{i}", rng.choice([1, 2, 4, 4, 8, 10, 16]), cores=rng.choice([1, 4]))
-            )
+            groups.append(ReferenceGroup(f"g{i}", rng.choice([1, 2, 4, 4, 8, 10, 16]), cores=rng.choice([1, 4])))
         else:
             memory_gb = rng.choice([0.0, 0.0, 1.2505, 4.0, 16.0])
             cores, gpus = rng.choice([2, 4, 8]), rng.choice([0, 0, 1, 2, 4])

@@ -37,9 +37,7 @@ def by_detour(job: Any, now: float) -> float:
 
 def slow(function: Any, **settings: Any) -> Any:
     """The policy of a function that cannot be compiled, and its warning."""
-    with pytest.warns(
-        UserWarning, match="cannot be compiled and will run in Python, many times slower"
-    ) as seen:
+    with pytest.warns(UserWarning, match="cannot be compiled and will run in Python, many times slower") as seen:
         rule = policy(**settings)(function) if settings else policy(function)
     assert len(seen) == 1
     return rule
@@ -121,9 +119,7 @@ def test_unknown_job_attribute_error_lists_the_known_ones() -> None:
     def misspelt(job: Any, now: float) -> float:
         return now - job.submitted_s
 
-    with pytest.raises(
-        InputError, match="policy 'hindsight' reads job.runtime_s; a waiting job has submit_s, "
-    ):
+    with pytest.raises(InputError, match="policy 'hindsight' reads job.runtime_s; a waiting job has submit_s, "):
         policy(hindsight)
     with pytest.raises(InputError, match="policy 'misspelt' reads job.submitted_s"):
         policy(misspelt)

@@ -102,7 +102,5 @@ def test_predicting_policy_errors() -> None:
         InputError, match="policy 'mine' predicts run times but is not compiled; make it compilable by Numba"
     ):
         simulate(jobs, FOUR, slow(compiled=False), "easy")
-    with pytest.raises(
-        InputError, match="'mine' observes jobs or predicts run times, which only the policy may do"
-    ):
+    with pytest.raises(InputError, match="'mine' observes jobs or predicts run times, which only the policy may do"):
         simulate(jobs, FOUR, "fcfs", "easy", backfill_order=slow(observes_jobs=False))

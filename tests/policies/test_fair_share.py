@@ -17,12 +17,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import policy, resolve, simulate
 from kilowait.policies.fair_share import alcf_wfp, fair_share, multifactor
-from tests.policies.waiting_jobs import (
-    TEN,
-    order,
-    seen,
-    waiting,
-)
+from tests.policies.waiting_jobs import TEN, order, seen, waiting
 
 NOTHING = {"age": 0.0, "size": 0.0, "fair_share": 0.0, "qos": 0.0, "queue": 0.0}
 
@@ -150,10 +145,7 @@ def test_balance_places_jobs_on_the_emptiest_group() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: multifactor(age=math.nan),
-            "the weight age of multifactor is nan; it must be a finite number",
-        ),
+        (lambda: multifactor(age=math.nan), "the weight age of multifactor is nan; it must be a finite number"),
         (lambda: multifactor(qos=math.inf), "the weight qos of multifactor is inf"),
         (lambda: multifactor(max_age_s=0), "max_age_s is 0; it must be a positive duration"),
         (lambda: multifactor(half_life_s=-1.0), "half_life_s is -1.0; it must be a positive duration"),
@@ -178,11 +170,7 @@ SHARED = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0])
 def test_backfill_order_observes_usage() -> None:
     """Two nodes are free beside user 0's eight: user 1 goes first though numbered later."""
     jobs = JobTable(
-        job_id=[1, 2, 3, 4],
-        submit_s=[0, 1, 2, 2],
-        nodes=[8, 10, 2, 2],
-        runtime_s=[100, 9, 9, 9],
-        user=[0, 2, 0, 1],
+        job_id=[1, 2, 3, 4], submit_s=[0, 1, 2, 2], nodes=[8, 10, 2, 2], runtime_s=[100, 9, 9, 9], user=[0, 2, 0, 1]
     )
     log = simulate(jobs, TEN, backfill="easy", backfill_order="fair_share")
     assert log.jobs()["start_s"].tolist() == [0, 100, 11, 2]

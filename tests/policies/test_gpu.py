@@ -19,9 +19,7 @@ from kilowait.policies.round_based import ROUND_BASED_POLICIES
 def machine(**gpus):
     """One node of each type with this number of GPUs."""
     return Cluster(
-        groups=tuple(
-            NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, node_level=True) for name, n in gpus.items()
-        )
+        groups=tuple(NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, node_level=True) for name, n in gpus.items())
     )
 
 
@@ -61,9 +59,7 @@ def test_las_alternates_jobs():
 def test_tiresias_uses_priority_queues():
     jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
     how = GpuSettings(preempt=True, round_interval_s=100)
-    one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", settings=how, gpu_speeds="none").jobs()[
-        "end_s"
-    ]
+    one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", settings=how, gpu_speeds="none").jobs()["end_s"]
     # The first goes down after 400 s, the second has the same; then the first, who came earlier, ends before it.
     assert one.tolist() == [1400, 2000]
     with pytest.raises(InputError, match="write GPU-seconds such as"):
@@ -102,9 +98,7 @@ def test_max_min_assigns_types_by_relative_speed():
 def test_shares_respect_capacity():
     rng = np.random.default_rng(0)
     for n in (1, 3, 20):
-        many = active(
-            rng.uniform(0.1, 5, (n, 3)) * (rng.random((n, 3)) < 0.9), [2, 3, 1], rng.uniform(1, 99, n)
-        )
+        many = active(rng.uniform(0.1, 5, (n, 3)) * (rng.random((n, 3)) < 0.9), [2, 3, 1], rng.uniform(1, 99, n))
         for policy in (max_min, finish_time_fair, allox):
             shares = policy(many)
             assert (shares >= 0).all() and (shares.sum(1) <= 1 + 1e-7).all()
@@ -125,9 +119,7 @@ def test_allox_runs_short_jobs_first_on_their_fastest_type():
 @pytest.mark.parametrize("name", ROUND_BASED_POLICIES)
 def test_every_round_based_policy_completes_all_jobs(name):
     jobs = jobs_of([0, 0, 0, 500], [3000, 2000, 1000, 400], [1, 1, 2, 1])
-    speed = Speeds(
-        ("A", "B"), np.array([[2.0, 1, 1, 1], [1.0, 1, 0.5, 2]]), np.ones((2, 4)), np.ones((2, 4), np.int8)
-    )
+    speed = Speeds(("A", "B"), np.array([[2.0, 1, 1, 1], [1.0, 1, 0.5, 2]]), np.ones((2, 4)), np.ones((2, 4), np.int8))
     log = kw.simulate(jobs, machine(A=2, B=1), name, speeds=speed, backfill="none")
     assert log.run["policy"] == name and (log.job_outcome == 1).all()
     per_job = np.bincount(log.job, log.pieces.work_s - log.pieces.lost_s)
@@ -142,10 +134,7 @@ def test_every_round_based_policy_completes_all_jobs(name):
 def test_gavel_beats_fcfs_on_its_example():
     jobs = jobs_of([0] * 6, [7200] * 6, [1] * 6)
     speed = Speeds(
-        ("A", "B"),
-        np.array([[4.0, 4, 4, 1, 1, 1], [1.0, 1, 1, 1, 1, 1]]),
-        np.ones((2, 6)),
-        np.ones((2, 6), np.int8),
+        ("A", "B"), np.array([[4.0, 4, 4, 1, 1, 1], [1.0, 1, 1, 1, 1, 1]]), np.ones((2, 6)), np.ones((2, 6), np.int8)
     )
     mean = {p: np.mean(ends(jobs, machine(A=2, B=2), p, speeds=speed)) for p in ("fcfs", "gavel")}
     assert mean["gavel"] < mean["fcfs"]

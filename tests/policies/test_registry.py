@@ -83,9 +83,7 @@ def test_invalid_parameter_text_is_an_error(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("wrong", [3, None, ["sjf"], lambda job, now: 0.0])
 def test_object_that_is_no_policy_is_an_error(wrong: object) -> None:
-    with pytest.raises(
-        InputError, match="the name of a priority policy, or a function decorated with kilowait.policy"
-    ):
+    with pytest.raises(InputError, match="the name of a priority policy, or a function decorated with kilowait.policy"):
         resolve(wrong)  # type: ignore[arg-type]
 
 

@@ -68,9 +68,7 @@ def with_changed_future(
     # At the exact time of the submission, only events of earlier rows count as past.
     unstarted = (times.start_s > now_s) | ((times.start_s == now_s) & (row >= last))
     unended = (times.end_s > now_s) | ((times.end_s == now_s) & (row >= last))
-    start_s = np.where(
-        unstarted, np.maximum(now_s, jobs["submit_s"]) + rng.integers(0, 9, count) * 77.0, times.start_s
-    )
+    start_s = np.where(unstarted, np.maximum(now_s, jobs["submit_s"]) + rng.integers(0, 9, count) * 77.0, times.start_s)
     end_s = np.where(unended, np.maximum(start_s, now_s) + rng.integers(0, 9, count) * 55.0, times.end_s)
     shift_s = np.where(unstarted, 1e-3, 0.0)  # of earlier rows strictly later than now
     start_s, end_s = start_s + shift_s, np.where(unended, end_s + 2e-3, end_s)

@@ -47,13 +47,7 @@ def test_class_median_precedes_the_user_median():
 
 def test_without_requests():
     jobs = log(estimate_s=[100, 300, 500, 20, 7])
-    assert predicted("last2", jobs) == [
-        3600,
-        100,
-        200,
-        200,
-        200,
-    ]  # the default; medians of the user and of all users
+    assert predicted("last2", jobs) == [3600, 100, 200, 200, 200]  # the default; medians of the user and of all users
     with pytest.raises(InputError, match="5 of 5 jobs have no request for runtime.*last2"):
         predicted("request", jobs)
 

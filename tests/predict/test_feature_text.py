@@ -32,10 +32,7 @@ def test_text_of_values(name, value, text):
 
 
 def test_every_feature_has_a_text():
-    names = [
-        *MEANINGS,
-        *(f"{kind}_{statistic}" for kind in (*KINDS, *DETAILED_KINDS) for statistic in STATISTICS),
-    ]
+    names = [*MEANINGS, *(f"{kind}_{statistic}" for kind in (*KINDS, *DETAILED_KINDS) for statistic in STATISTICS)]
     for name in names:
         assert feature_value_text(name, 1.0) and feature_value_text(name, math.nan) == "not known"
     with pytest.raises(UnknownNameError, match="unknown feature 'colour'"):

@@ -28,11 +28,7 @@ def test_no_data_leakage(seed):
 def with_leaking_column(leak):
     def make(jobs: JobTable, times: KnownTimes) -> Features:
         table = feature_table(jobs, times, 16)
-        return replace(
-            table,
-            names=(*table.names, "leak"),
-            values=np.column_stack([table.values, leak(jobs, times)]),
-        )
+        return replace(table, names=(*table.names, "leak"), values=np.column_stack([table.values, leak(jobs, times)]))
 
     return make
 
@@ -60,11 +56,7 @@ def test_leaks_are_detected(name):
 def log(**columns):
     default = {"estimate_s": [3600, 3600, 3600], "user": [1, 1, 2], "wait_s": [0, 0, 0]}
     return JobTable(
-        job_id=[1, 2, 3],
-        submit_s=[0, 500, 500],
-        runtime_s=[100, 40, 7],
-        nodes=[4, 4, 4],
-        **{**default, **columns},
+        job_id=[1, 2, 3], submit_s=[0, 500, 500], runtime_s=[100, 40, 7], nodes=[4, 4, 4], **{**default, **columns}
     )
 
 
@@ -74,22 +66,14 @@ def column(table, name):
 
 def test_values_of_columns():
     table = features_of(log(), from_log(log()))
-    assert np.exp(table.anchor).round().tolist() == [
-        1324,
-        100,
-        1324,
-    ]  # the default, the previous job, the default
+    assert np.exp(table.anchor).round().tolist() == [1324, 100, 1324]  # the default, the previous job, the default
     assert column(table, "user_count").round(3).tolist() == [0, 0.693, 0]
     assert column(table, "user_last")[1] == 0.0
     assert np.isnan(column(table, "user_last")[[0, 2]]).all()
     assert column(table, "user_since")[1] == pytest.approx(np.log1p(400))
     assert column(table, "everyone_inverse")[2] == pytest.approx(0.1)
     assert column(table, "same_request").tolist() == [0, 1, 0]
-    assert column(table, "utilization").tolist() == [
-        0,
-        0,
-        0.25,
-    ]  # the second job starts before the third is submitted
+    assert column(table, "utilization").tolist() == [0, 0, 0.25]  # the second job starts before the third is submitted
     assert column(table, "user_running").tolist() == [0, 0, 0]
     running = from_log(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
     table = features_of(log(), running)

@@ -30,9 +30,7 @@ def predictions_by_model(names, jobs, times, **options):
     dataset = make_dataset(jobs, times, 16)
     return {
         predicted.model.text: predicted
-        for predicted in predictions(
-            [PredictionModel.of(name) for name in names], dataset, **QUICK, **options
-        )
+        for predicted in predictions([PredictionModel.of(name) for name in names], dataset, **QUICK, **options)
     }
 
 
@@ -65,9 +63,7 @@ def test_asymmetric_loss():
     rng = np.random.default_rng(0)
     values, targets = rng.random((2000, 1)), rng.normal(size=2000)
     settings = BoostingSettings(trees=40, leaves=2, leaf_jobs=500, rate=0.3, sample=1.0, features=1.0)
-    error = targets - fit_boosting(values, targets, Loss.of("asymmetric:3"), settings, seed=0).difference(
-        values
-    )
+    error = targets - fit_boosting(values, targets, Loss.of("asymmetric:3"), settings, seed=0).difference(values)
     assert 3 * np.maximum(error, 0).sum() == pytest.approx(np.maximum(-error, 0).sum(), rel=0.01)
 
 
@@ -79,9 +75,7 @@ def test_predictions_do_not_depend_on_later_events(jobs_and_predictions):
     changed_times = replace(times, end_s=np.where(running, times.end_s + 5e5, times.end_s))
     names = ("boosting:asymmetric:3", "random-forest")
     for name, found in predictions_by_model(names, changed_jobs, changed_times).items():
-        np.testing.assert_array_equal(
-            found.values[: last + 1], predicted[name].values[: last + 1], err_msg=name
-        )
+        np.testing.assert_array_equal(found.values[: last + 1], predicted[name].values[: last + 1], err_msg=name)
 
 
 def test_since_skips_early_fits_and_changes_no_prediction(jobs_and_predictions):

@@ -21,10 +21,7 @@ from kilowait.predict.runtime import OVERRUN, PLANNED
 from kilowait.predict.targets import energy, wait
 from tests.predict.example_logs import DAY, repetitive_log
 
-SETTINGS = {
-    "forest": ForestSettings(trees=10, leaves=31),
-    "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
-}
+SETTINGS = {"forest": ForestSettings(trees=10, leaves=31), "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2)}
 
 
 def with_queues(jobs: JobTable, names=("short", "long")) -> JobTable:
@@ -46,14 +43,10 @@ def fitted_predictor(name: str = "forest", jobs: JobTable | None = None) -> Pred
 def later_jobs(seed: int = 1) -> JobTable:
     """Jobs of the same site three months later, with unknown users."""
     jobs = repetitive_log(seed)
-    return jobs.with_columns(
-        submit_s=jobs["submit_s"] + 90 * DAY, user=jobs["user"] + 4 * (jobs["user"] == 2)
-    )
+    return jobs.with_columns(submit_s=jobs["submit_s"] + 90 * DAY, user=jobs["user"] + 4 * (jobs["user"] == 2))
 
 
-@pytest.mark.parametrize(
-    "name", ["forest", "forest:quantile:0.9", "boosting:median", "random-forest", "last2"]
-)
+@pytest.mark.parametrize("name", ["forest", "forest:quantile:0.9", "boosting:median", "random-forest", "last2"])
 def test_save_and_load(tmp_path, name):
     predictor = fitted_predictor(name)
     predictor.save(tmp_path)
@@ -83,9 +76,7 @@ def test_columns(name):
     np.testing.assert_array_equal(columns["estimate_s"], predicted.value)
     np.testing.assert_array_equal(columns["limit_s"], np.full(2700, 3600.0))
     assert (columns["planned_s"] <= predicted.high).all() and (columns["planned_s"] < predicted.high).any()
-    assert (predicted.high <= columns["overrun_planned_s"]).all() and (
-        columns["overrun_planned_s"] <= 3600
-    ).all()
+    assert (predicted.high <= columns["overrun_planned_s"]).all() and (columns["overrun_planned_s"] <= 3600).all()
     calibrated = slice(1215, 1350)
     for bound, level in (("planned_s", PLANNED), ("overrun_planned_s", OVERRUN)):
         covered = (dataset.target.values <= columns[bound] * 1.011)[calibrated].mean()
@@ -148,9 +139,7 @@ def test_constant_and_zero_run_times():
         constant = repetitive_log().with_columns(runtime_s=np.full(900, runtime_s))
         for name in ("forest", "boosting:mean", "last2"):
             predicted = fitted_predictor(name, constant).predict(dataset_of(constant))
-            assert predicted.value[-1] == pytest.approx(
-                max(runtime_s, 1.0 if name != "last2" else 0.0), rel=0.02
-            )
+            assert predicted.value[-1] == pytest.approx(max(runtime_s, 1.0 if name != "last2" else 0.0), rel=0.02)
 
 
 def test_other_targets(tmp_path):
@@ -158,9 +147,7 @@ def test_other_targets(tmp_path):
     times = from_log(jobs)
     for target in (wait(jobs, times), energy(jobs, times)):
         dataset = make_dataset(jobs, times, 16, target)
-        predictor = fit(
-            dataset, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"]
-        )
+        predictor = fit(dataset, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"])
         predictor.save(tmp_path)
         predicted = load(tmp_path).predict(dataset)
         assert predictor.card.target == target.name
@@ -196,20 +183,11 @@ def test_logs_too_short():
         (lambda folder: (folder / "card.json").unlink(), "contains no predictor: it has no card.json"),
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
         (lambda folder: (folder / "card.json").write_text("{}"), "is not a predictor's model card"),
-        (
-            lambda folder: rewrite(folder, format=9, version="3.0"),
-            "format 9, written by kilowait 3.0.*fit it again",
-        ),
+        (lambda folder: rewrite(folder, format=9, version="3.0"), "format 9, written by kilowait 3.0.*fit it again"),
         (lambda folder: rewrite(folder, drop="seed"), "damaged .it lacks seed"),
-        (
-            lambda folder: (folder / "trees.txt").write_text("tree"),
-            "trees.txt is missing or was changed",
-        ),
+        (lambda folder: (folder / "trees.txt").write_text("tree"), "trees.txt is missing or was changed"),
         (lambda folder: (folder / "leaves.npz").unlink(), "leaves.npz is missing"),
-        (
-            lambda folder: rewrite(folder, features=["nodes"]),
-            "trees of .* features and a card of 1",
-        ),
+        (lambda folder: rewrite(folder, features=["nodes"]), "trees of .* features and a card of 1"),
     ],
     ids=[
         "no card",

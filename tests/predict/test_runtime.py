@@ -15,10 +15,7 @@ from kilowait.predict.runtime import predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, repetitive_log
 
-QUICK = {
-    "online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
-    "forest": ForestSettings(trees=10, leaves=31),
-}
+QUICK = {"online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50), "forest": ForestSettings(trees=10, leaves=31)}
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +28,9 @@ def test_typical_run_times_are_learned(jobs_and_predictions):
     jobs, predictions = jobs_and_predictions
     late = np.arange(len(jobs)) > 450
     for user, typical_s in ((0, 60.0), (1, 3000.0)):
-        assert np.median(
-            predictions.distribution.most_accurate()[late & (jobs["user"] == user)]
-        ) == pytest.approx(typical_s, rel=0.1)
+        assert np.median(predictions.distribution.most_accurate()[late & (jobs["user"] == user)]) == pytest.approx(
+            typical_s, rel=0.1
+        )
     inverse_runtime = predictions.distribution.expected_inverse_runtime()
     assert inverse_runtime[late & (jobs["user"] == 2)].mean() == pytest.approx(0.5, abs=0.1)
     assert inverse_runtime[late & (jobs["user"] == 1)].max() < 0.1
@@ -64,11 +61,7 @@ def test_predictions_do_not_depend_on_later_events(jobs_and_predictions):
     running = times.end_s > now_s
     changed_jobs = jobs.with_columns(runtime_s=np.where(running, 1.0, jobs["runtime_s"]))
     changed = predict_runtimes(
-        changed_jobs,
-        replace(times, end_s=np.where(running, times.end_s + 5e5, times.end_s)),
-        16,
-        seed=0,
-        **QUICK,
+        changed_jobs, replace(times, end_s=np.where(running, times.end_s + 5e5, times.end_s)), 16, seed=0, **QUICK
     )
     for name, values in predictions.columns().items():
         np.testing.assert_array_equal(changed.columns()[name][: last + 1], values[: last + 1], err_msg=name)
@@ -113,13 +106,7 @@ def test_point_estimates_of_a_distribution():
     assert distribution.expected_inverse_runtime().tolist() == [pytest.approx(0.6 + 0.4 * 10 / long_s)]
     limited = replace(distribution, max_s=np.array([50.0]))
     assert limited.quantile(1.0).tolist() == [50.0]
-    assert distribution.level_of(
-        np.array(
-            [
-                10.0,
-            ]
-        )
-    ).tolist() == [pytest.approx(0.3)]
+    assert distribution.level_of(np.array([10.0])).tolist() == [pytest.approx(0.3)]
 
 
 def test_expected_inverse_runtime_is_at_most_1():

@@ -70,9 +70,7 @@ def test_wait_features():
         wait_s=[0, 20, 5],
     )
     table = wait_features(jobs, from_log(jobs))
-    assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(
-        np.log(20)
-    )
+    assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(np.log(20))
     assert np.exp(table.anchor).round(3).tolist() == [1, 1, round(20**0.5, 3)]  # both still run
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 0]
     late_starts = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
@@ -134,10 +132,7 @@ def test_forest_learns_typical_energy():
             forest=ForestSettings(trees=10, leaves=31),
         )
     }
-    assert (
-        predicted["forest:accurate"].accuracy
-        > max(predicted["last2"].accuracy, predicted["rate"].accuracy) + 0.05
-    )
+    assert predicted["forest:accurate"].accuracy > max(predicted["last2"].accuracy, predicted["rate"].accuracy) + 0.05
 
 
 def test_invalid_arguments():
@@ -156,8 +151,6 @@ def test_invalid_arguments():
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         predict_baseline("rate", jobs, wait(jobs, times))
     with pytest.raises(InputError, match="forest's mean is unsuitable for wait, which has no upper bound"):
-        list(
-            predictions([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times)))
-        )
+        list(predictions([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times))))
     with pytest.raises(InputError, match="60 of 60 jobs have no request for wait"):
         predict_baseline("request", jobs, wait(jobs, times))

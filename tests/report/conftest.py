@@ -68,9 +68,7 @@ def comparison_of(
     }
     kinds = kinds or ["rule"] * len(names)
     policies = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
-    return Comparison(
-        trace, NODES, cut, policies, lambda index, number: logs[index, number], cleaning_report=LEDGER
-    )
+    return Comparison(trace, NODES, cut, policies, lambda index, number: logs[index, number], cleaning_report=LEDGER)
 
 
 def cluster_with_outage(span_s):
@@ -83,9 +81,7 @@ CONTROLS = ("none", "sleep=break-even", "dvfs=1.1", "shift=lowest-window:6h", "a
 """No power control, each control alone, all controls."""
 
 
-def energy_comparison(
-    jobs, power_controls=CONTROLS, *, windows=None, carbon=True, price=True, window_of_curves=0
-):
+def energy_comparison(jobs, power_controls=CONTROLS, *, windows=None, carbon=True, price=True, window_of_curves=0):
     """A comparison of fcfs with EASY under several power controls, with energy results.
 
     A busy node draws 500 W, an idle one 200 W, a sleeping one 20 W; the facility adds a quarter.
@@ -117,12 +113,7 @@ def energy_comparison(
             }
             kwh = {name: kwh[name] + energy_by_state[name] for name in kwh}
             energy = sum(energy_by_state.values())
-            metrics = {
-                "energy_kwh": energy,
-                "facility_kwh": 1.25 * energy,
-                "peak_kw": 16.0 - index,
-                "pue": 1.25,
-            }
+            metrics = {"energy_kwh": energy, "facility_kwh": 1.25 * energy, "peak_kw": 16.0 - index, "pue": 1.25}
             metrics["least_kwh"] = 0.4 * busy
             if carbon:
                 metrics["co2_kg"] = 1.25 * energy * (0.2 if "shift" in text or text == "all" else 0.25)
@@ -149,13 +140,9 @@ def energy_comparison(
         )
     if price:
         description = "DE-LU day ahead; EUR"
-        signals.append(
-            SignalCurve("price", "EUR/MWh", description, tuple(edge), tuple(60 + 90 * np.cos(day)))
-        )
+        signals.append(SignalCurve("price", "EUR/MWh", description, tuple(edge), tuple(60 + 90 * np.cos(day))))
     notes = ("power model 'made': 3 of 9 parts are estimates",)
-    record = EnergyResults(
-        tuple(cells), tuple(states), tuple(curves), window_of_curves, tuple(signals), notes
-    )
+    record = EnergyResults(tuple(cells), tuple(states), tuple(curves), window_of_curves, tuple(signals), notes)
     policies = tuple(PolicyConfig("fcfs", "easy", power_controls=text) for text in power_controls)
     return Comparison(
         "made.swf", NODES, cut, policies, lambda index, number: logs[index, number], LEDGER, energy=record
@@ -201,8 +188,6 @@ def browser():
     flags = "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
     flags += " disable-component-update disable-sync"
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=executable, args=[f"--{flag}" for flag in flags.split()]
-        )
+        chromium = driver.chromium.launch(executable_path=executable, args=[f"--{flag}" for flag in flags.split()])
         yield chromium
         chromium.close()

@@ -46,9 +46,7 @@ def open_page(browser, small_comparison):
     contexts, errors = [], []
 
     def open_page(path=small_comparison[1], **settings):
-        context = browser.new_context(
-            offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings}
-        )
+        context = browser.new_context(offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings})
         contexts.append(context)
         tab = context.new_page()
         tab.on("pageerror", lambda error: errors.append(str(error)))
@@ -86,9 +84,7 @@ def test_charts_are_drawn(open_page):
     assert all(lines[colour] > 200 for colour in (BLUE, ORANGE, GREEN)), "every line is there"
     jobs = pixels(tab, "canvas.gantt")
     assert len(jobs) > 20
-    patches = tab.eval_on_selector_all(
-        ".legend i", "all => all.map(i => getComputedStyle(i).backgroundColor)"
-    )
+    patches = tab.eval_on_selector_all(".legend i", "all => all.map(i => getComputedStyle(i).backgroundColor)")
     patches = [patch[4:-1].replace(" ", "") for patch in patches]
     assert len(patches) == 4
     assert all(jobs[patch] > 100 for patch in patches), "every size of job is there"
@@ -229,9 +225,7 @@ def test_readout_shows_the_job_under_the_mouse(open_page, small_comparison, poli
         assert values["user"] == log.jobs_table.labels["user"][log.jobs_table["user"][job]]
         assert values["nodes"] == str(log.jobs_table["nodes"][job])
         assert values["ran"] == format_duration(run_s[segment])
-        assert values["waited"] in {
-            format_duration(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)
-        }
+        assert values["waited"] in {format_duration(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)}
         bsld = float(job_measures.bsld[np.flatnonzero(job_measures.row == job)[0]])
         assert float(values["bounded slowdown"].replace(",", "")) == pytest.approx(bsld, rel=0.006)
         assert "1996" in values["submitted"]
@@ -397,9 +391,7 @@ def test_energy_on_a_dark_page_and_a_phone(open_page, energy_page):
     dark = open_page(energy_page, color_scheme="dark")
     assert pixels(dark, POWER)[BACKGROUND] == 0
     assert pixels(dark, POWER)["38,47,56"] > 10_000
-    phone = open_page(
-        energy_page, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True
-    )
+    phone = open_page(energy_page, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     assert phone.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert phone.locator(POWER).evaluate("canvas => canvas.clientWidth") <= 360
 

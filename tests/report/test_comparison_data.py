@@ -26,11 +26,7 @@ def data_of(values, kinds=("rule", "rule", "agent"), **metrics_of):
     common = {"mean_wait_s": 60.0, "max_wait_s": 600.0, "share_wait_over_bound": 0.0, "starved_jobs": 0}
     table = tuple(
         tuple(
-            {
-                **common,
-                "mean_bsld": value,
-                **{name: values_given[index] for name, values_given in metrics_of.items()},
-            }
+            {**common, "mean_bsld": value, **{name: values_given[index] for name, values_given in metrics_of.items()}}
             for value in row
         )
         for index, row in enumerate(values)
@@ -58,10 +54,7 @@ def test_summary_compares_the_agent_with_the_best_policy(factor, sentence):
 def test_summary_names_undecided_comparisons():
     alternating = [v * (0.5 if place % 2 else 1.5) for place, v in enumerate(BASELINE)]
     sentences = " ".join(summary(data_of([[3 * v for v in BASELINE], BASELINE, alternating])))
-    assert (
-        "The difference between the agent mine and the best priority policy, saf, is not significant."
-        in sentences
-    )
+    assert "The difference between the agent mine and the best priority policy, saf, is not significant." in sentences
 
 
 def test_caveats_warn_about_few_windows():
@@ -79,8 +72,7 @@ def test_summary_names_drawbacks_of_the_best_policy():
     sentences = summary(data)
     assert "With saf instead of fcfs, the mean wait decreases from 2 h 0 min to 1 h 0 min." in sentences
     costs = (
-        "the longest wait increases from 24 h 0 min to 10 d 0 h and the number of starved jobs increases from 1 "
-        "to 5"
+        "the longest wait increases from 24 h 0 min to 10 d 0 h and the number of starved jobs increases from 1 to 5"
     )
     assert f"Drawback: with saf instead of fcfs, {costs}." in sentences
     without_drawback = summary(data_of([[3 * v for v in BASELINE], BASELINE], mean_wait_s=(7200.0, 3600.0)))
@@ -148,9 +140,7 @@ def test_classes_over_windows_are_means_over_all_jobs(windowed_comparison):
     wait = np.concatenate([data.distributions[0][0]])
     weights = np.array([row.jobs for row in rows])
     assert np.average([row.mean_wait_s[0] for row in rows], weights=weights) == pytest.approx(wait.mean())
-    assert [row.label for row in data.by_class("user", limit=2)] == [
-        row.label for row in data.by_class("user")[:2]
-    ]
+    assert [row.label for row in data.by_class("user", limit=2)] == [row.label for row in data.by_class("user")[:2]]
 
 
 def test_classes_of_one_window_equal_by_class(comparison):

@@ -21,18 +21,7 @@ def log_of(start, end, nodes, *, capacity=0, group=None, groups=("nodes",)):
     level, ones = np.zeros(count, np.int16), np.ones(count, np.int8)
     capacity = np.array([capacity])
     return ExecutionLog(
-        jobs,
-        order,
-        start,
-        end,
-        group_index,
-        level,
-        ones,
-        jobs["submit_s"],
-        ones,
-        np.zeros(1),
-        capacity,
-        groups,
+        jobs, order, start, end, group_index, level, ones, jobs["submit_s"], ones, np.zeros(1), capacity, groups
     )
 
 

@@ -44,8 +44,7 @@ def setup_of(html):
 
 def gantt(comparison_data):
     rows_by_policy = {
-        policy: interactive.gantt_rows(comparison_data, policy)
-        for policy in interactive.gantt_runs(comparison_data)
+        policy: interactive.gantt_rows(comparison_data, policy) for policy in interactive.gantt_runs(comparison_data)
     }
     html = interactive.gantt_chart(comparison_data, "g", rows_by_policy)
     return html, setup_of(html), unpacked(html), rows_by_policy
@@ -114,10 +113,7 @@ def test_job_in_two_segments_keeps_its_wait():
         np.array([4]),
     )
     ticks = interactive.TickScale([log])
-    packed, shared = (
-        interactive.run_columns(log, assign_rows(log), ticks, 10.0),
-        interactive.jobs_columns(log, ticks),
-    )
+    packed, shared = (interactive.run_columns(log, assign_rows(log), ticks, 10.0), interactive.jobs_columns(log, ticks))
     wait = packed["start"] - shared["submit"][packed["job"]] - packed["late"]
     assert wait.tolist() == [5, 5, 5]
     assert packed["over"].tolist() == [-20, 0, -10]
@@ -135,10 +131,7 @@ def test_tick_is_one_second_for_whole_seconds(comparison):
     import kilowait as kw
 
     assert (
-        interactive.TickScale(
-            [kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]
-        ).round_interval_s
-        == 1.0
+        interactive.TickScale([kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]).round_interval_s == 1.0
     )
 
 

@@ -155,9 +155,7 @@ def test_page_is_accessible(full_page):
     assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in reader.tags}
     assert dict(reader.tags)["html"]["lang"] == "en"
     labelled = reader.open + [a for tag, a in reader.tags if tag == "button"]
-    assert all(
-        a.get("aria-label") or a.get("id") == "scheme" or a.get("data-do") == "reset" for a in labelled
-    )
+    assert all(a.get("aria-label") or a.get("id") == "scheme" or a.get("data-do") == "reset" for a in labelled)
 
 
 def test_colours_are_variables_that_exist(full_page):
@@ -169,12 +167,7 @@ def test_colours_are_variables_that_exist(full_page):
 
 def test_provenance_is_exact(full_page):
     text = "".join(read(full_page).text)
-    for text_expected in (
-        "python 3.11.2, numpy 2.1",
-        "kilowait compare 'a b.swf'",
-        "2026-01-02",
-        "windows 7",
-    ):
+    for text_expected in ("python 3.11.2, numpy 2.1", "kilowait compare 'a b.swf'", "2026-01-02", "windows 7"):
         assert text_expected in text
     assert f"sha256 {'ab' * 32}" in text
     assert f"sha256 {'cd' * 32}" in text
@@ -256,16 +249,7 @@ def test_runs_become_a_page_and_figures(folders, tmp_path):
     assert "<title>Comparison of scheduling policies on made</title>" in text
     assert any("opening" in line for line in messages)
     names = {path.stem for path in figures_folder.iterdir()}
-    assert names == {
-        "means",
-        "ratios",
-        "shares",
-        "violins",
-        "classes",
-        "over-time",
-        "gantt-fcfs",
-        "gantt-sjf",
-    }
+    assert names == {"means", "ratios", "shares", "violins", "classes", "over-time", "gantt-fcfs", "gantt-sjf"}
     for name in names:
         pixels = imread(figures_folder / f"{name}.png")[..., :3]
         ink = (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean()
@@ -278,15 +262,11 @@ def test_runs_become_a_page_and_figures(folders, tmp_path):
 
 def test_runs_comparisons_and_agents_on_one_page(folders, windowed_comparison, tmp_path):
     results = {"traces": [{"lower_bounds": {"mean_bsld": 1.5, "mean_wait_s": None}}]}
-    compared = save_comparison(
-        tmp_path / "compared", [windowed_comparison], scenario={"trace": "x"}, results=results
-    )
+    compared = save_comparison(tmp_path / "compared", [windowed_comparison], scenario={"trace": "x"}, results=results)
 
     def fill(folder):
         (folder / "scenario.toml").write_text("", encoding="utf-8")
-        results_json = (
-            '{"objective": "mean_bsld", "training": [{"number": 1, "training": 0.9, "validation": null}]}'
-        )
+        results_json = '{"objective": "mean_bsld", "training": [{"number": 1, "training": 0.9, "validation": null}]}'
         (folder / "results.json").write_text(results_json, encoding="utf-8")
 
     agent = save_folder(tmp_path / "agent", fill, kind="agent")

@@ -54,9 +54,7 @@ def weights(kind: dict[str, float]) -> list[float]:
         area = 0.0
         for step in range(steps):
             x = bucket - 0.5 + (step + 0.5) / steps
-            area += math.exp(
-                (shape - 1) * math.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale)
-            )
+            area += math.exp((shape - 1) * math.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale))
         areas[(bucket - 1) % 48] = area / steps
     mean = sum(areas) / 48
     return [weight / mean for weight in areas]

@@ -109,9 +109,7 @@ class TestRejectedStates:
     def test_invalid_state(self, change, reason):
         run_steps(store := MemoryStore())
         store.state |= change
-        with pytest.raises(
-            InputError, match=rf"does not match this one \(.*{reason}.*\); start again with --force"
-        ):
+        with pytest.raises(InputError, match=rf"does not match this one \(.*{reason}.*\); start again with --force"):
             run_steps(store)
 
     @pytest.mark.parametrize("missing", ["running_sum", "torch", "step"])
@@ -152,7 +150,5 @@ def test_state_of_another_network_is_rejected(model):
     state, other = killed_state(model), "ctgan" if model == "tvae" else "tvae"
     with pytest.raises(InputError, match="does not match this one .*; start again with --force"):
         fit_generator(log(), other, seed=3, checkpoints=MemoryStore(state), **NETWORKS[other])
-    with pytest.raises(
-        InputError, match=r"does not match this one \(.*size mismatch.*start again with --force"
-    ):
+    with pytest.raises(InputError, match=r"does not match this one \(.*size mismatch.*start again with --force"):
         fit_generator(log(), model, seed=3, checkpoints=MemoryStore(state), **NETWORKS[model] | {"width": 16})

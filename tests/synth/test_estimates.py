@@ -25,9 +25,7 @@ def test_jobs_use_about_half_of_their_request():
 
 
 def test_requests_above_the_longest_limit_are_whole_days():
-    np.testing.assert_array_equal(
-        user_estimates([172_800.0, 172_801.0, 1e6]), [172_800, 259_200, 12 * 86_400]
-    )
+    np.testing.assert_array_equal(user_estimates([172_800.0, 172_801.0, 1e6]), [172_800, 259_200, 12 * 86_400])
 
 
 def test_zero_run_time_and_no_jobs():

@@ -18,13 +18,7 @@ from kilowait.synth.fidelity import (
     fidelity,
     user_statistics,
 )
-from kilowait.synth.fidelity.arrivals import (
-    autocorrelation,
-    band_edges_h,
-    calendar_correlation,
-    profile,
-    spectrum,
-)
+from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_correlation, profile, spectrum
 from kilowait.synth.fidelity.distances import distance, shares
 from kilowait.synth.fidelity.users import user_numbers
 from tests.synth.test_generator import log
@@ -39,22 +33,12 @@ class TestDistances:
     def test_agrees_with_scipy(self):
         real, other = halves(log(400))
         found = {distance.column: distance for distance in column_distances(real, other)}
-        assert list(found) == [
-            "interarrival_s",
-            "hour",
-            "nodes",
-            "gpus",
-            "estimate_s",
-            "runtime_s",
-            "energy_j",
-        ]
+        assert list(found) == ["interarrival_s", "hour", "nodes", "gpus", "estimate_s", "runtime_s", "energy_j"]
         for name in ("nodes", "estimate_s", "runtime_s"):
             known = stats.ks_2samp(real[name], other[name], method="asymp").statistic
             assert found[name].ks == pytest.approx(known, abs=1e-12)
         energy = [table["energy_j"][np.isfinite(table["energy_j"])] for table in (real, other)]
-        assert found["energy_j"].ks == pytest.approx(
-            stats.ks_2samp(*energy, method="asymp").statistic, abs=1e-12
-        )
+        assert found["energy_j"].ks == pytest.approx(stats.ks_2samp(*energy, method="asymp").statistic, abs=1e-12)
 
     def test_wasserstein_distance_is_in_seconds(self):
         real = log(400)
@@ -181,9 +165,7 @@ class TestCurves:
     def test_autocorrelation_is_that_of_the_pattern(self):
         jobs = log(3000)
         curve, pattern = autocorrelation(jobs, 168), arrival_pattern(jobs)
-        assert curve[[0, 23, 167]].tolist() == [
-            pattern[f"autocorrelation_{name}"] for name in ("hour", "day", "week")
-        ]
+        assert curve[[0, 23, 167]].tolist() == [pattern[f"autocorrelation_{name}"] for name in ("hour", "day", "week")]
 
     def test_spectrum_peaks_at_a_day(self):
         parts, edges = spectrum(log(3000)), band_edges_h()
@@ -204,9 +186,7 @@ class TestCalendar:
     def test_calendar_correlation_of_same_and_other_calendar(self):
         real = log(3000)
         jittered_s = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
-        correlation = calendar_correlation(
-            real, real.with_columns(submit_s=np.maximum(jittered_s, 0)).sorted()
-        )
+        correlation = calendar_correlation(real, real.with_columns(submit_s=np.maximum(jittered_s, 0)).sorted())
         assert correlation > 0.7
         assert abs(calendar_correlation(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
 

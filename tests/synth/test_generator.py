@@ -128,9 +128,7 @@ class TestGeneratorProperties:
         assert offered_load(sample, 128) == pytest.approx(0.4, rel=1e-3)
         assert sample.meta["max_procs"] == 128 and sample["nodes"].min() > 1
         assert set(sample["queue"].tolist()) == {0}
-        assert (np.diff(sample["submit_s"]) >= 0).all() and sample["submit_s"].min() >= log()[
-            "submit_s"
-        ].min()
+        assert (np.diff(sample["submit_s"]) >= 0).all() and sample["submit_s"].min() >= log()["submit_s"].min()
         parts = fitted[name].tables(days=14, seed=1, conditions={"queue": "short"}, what_if=WhatIf(**changes))
         assert np.array_equal(np.concatenate([part["submit_s"] for part in parts]), sample["submit_s"])
 
@@ -143,8 +141,7 @@ class TestGeneratorProperties:
     def test_log_with_the_minimum_of_columns(self, name):
         full_log = log(150)
         real = JobTable(
-            job_id=full_log["job_id"],
-            **{column: full_log[column] for column in ("submit_s", "runtime_s", "nodes")},
+            job_id=full_log["job_id"], **{column: full_log[column] for column in ("submit_s", "runtime_s", "nodes")}
         )
         sample = fit_generator(real, name, **QUICK.get(name, {})).sample(200)
         assert sample.columns == real.columns
@@ -168,23 +165,18 @@ def test_log_without_known_energy(name):
 def test_queues_without_names():
     full_log = log()
     real = JobTable(
-        job_id=full_log["job_id"],
-        **{name: full_log[name] for name in ("submit_s", "runtime_s", "nodes", "queue")},
+        job_id=full_log["job_id"], **{name: full_log[name] for name in ("submit_s", "runtime_s", "nodes", "queue")}
     )
     generator = fit_generator(real, "bootstrap")
     assert set(generator.sample(30, conditions={"queue": "1"})["queue"].tolist()) == {1}
-    with pytest.raises(
-        InputError, match="queue=long: the log's queues have no names; their numbers are 0, 1"
-    ):
+    with pytest.raises(InputError, match="queue=long: the log's queues have no names; their numbers are 0, 1"):
         generator.sample(10, conditions={"queue": "long"})
     with pytest.raises(InputError, match="nodes=many: 'many' is not a number"):
         generator.sample(10, conditions={"nodes": "many"})
 
 
 def test_error_names_the_values_of_the_column(fitted):
-    with pytest.raises(
-        InputError, match="condition queue=7: no job of the log matches; its values are short, long"
-    ):
+    with pytest.raises(InputError, match="condition queue=7: no job of the log matches; its values are short, long"):
         fitted["bootstrap"].sample(10, conditions={"queue": 7})
 
 
@@ -201,9 +193,7 @@ def test_all_jobs_submitted_at_once():
 def test_misspelt_names():
     with pytest.raises(UnknownNameError, match="unknown generator 'cupola'; did you mean 'copula'"):
         fit_generator(log(), "cupola")
-    with pytest.raises(
-        UnknownNameError, match="unknown setting of the generator bootstrap 'day'; did you mean 'days'"
-    ):
+    with pytest.raises(UnknownNameError, match="unknown setting of the generator bootstrap 'day'; did you mean 'days'"):
         fit_generator(log(), "bootstrap", day=7)
 
 
@@ -230,9 +220,7 @@ def test_settings_out_of_range(model, setting, message):
 
 @pytest.mark.parametrize("jobs", [0, -3, 1.5, True])
 def test_invalid_number_of_jobs(fitted, jobs):
-    with pytest.raises(
-        InputError, match=f"the number of jobs is {jobs}; it must be a whole number, at least 1"
-    ):
+    with pytest.raises(InputError, match=f"the number of jobs is {jobs}; it must be a whole number, at least 1"):
         fitted["copula"].sample(jobs)
 
 
@@ -242,10 +230,7 @@ def test_invalid_number_of_jobs(fitted, jobs):
         ({"queue": "lang"}, "unknown queue 'lang'; did you mean 'long'"),
         ({"quue": "long"}, "unknown condition 'quue'; did you mean 'queue'"),
         ({"nodes": 3}, "condition nodes=3: no job of the log matches; its values are 1, 2, 4, 16, 64"),
-        (
-            {"nodes": (65, 128)},
-            "condition nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64",
-        ),
+        ({"nodes": (65, 128)}, "condition nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64"),
         ({"nodes": (16, 2)}, "condition nodes=16:2: 16 is more than 2"),
         ({"hour": 24}, "condition hour=24: no job of the log matches; its values are 0 to 23"),
         ({"status": 7}, "condition status=7: no job of the log matches; its values are 0, 1"),
@@ -282,9 +267,7 @@ def test_parse_conditions():
 
 class TestFolders:
     def test_folder_without_a_generator(self, tmp_path):
-        with pytest.raises(
-            InputError, match=r"has no card.json; give a folder written by kilowait synth fit"
-        ):
+        with pytest.raises(InputError, match=r"has no card.json; give a folder written by kilowait synth fit"):
             load_generator(tmp_path)
 
     def test_other_format_version(self, fitted, tmp_path):
@@ -312,10 +295,7 @@ class TestFolders:
 def test_bootstrap_copies_jobs():
     real, sample = log(), fit_generator(log(), "bootstrap").sample(600, seed=1)
     rows = set(zip(*(real[name].tolist() for name in ("nodes", "estimate_s", "runtime_s")), strict=True))
-    assert (
-        set(zip(*(sample[name].tolist() for name in ("nodes", "estimate_s", "runtime_s")), strict=True))
-        <= rows
-    )
+    assert set(zip(*(sample[name].tolist() for name in ("nodes", "estimate_s", "runtime_s")), strict=True)) <= rows
     assert set((sample["submit_s"] // 3600 % 24).tolist()) <= set(range(8, 18))
 
 
@@ -330,9 +310,7 @@ def test_copula_keeps_marginal_distributions_and_rank_correlations():
     real, sample = log(3000), fit_generator(log(3000), "copula").sample(20_000, seed=4)
     assert abs((sample["nodes"] == 16).mean() - (real["nodes"] == 16).mean()) < 0.02
     rank_correlations = [
-        np.corrcoef(np.argsort(np.argsort(table["estimate_s"])), np.argsort(np.argsort(table["runtime_s"])))[
-            0, 1
-        ]
+        np.corrcoef(np.argsort(np.argsort(table["estimate_s"])), np.argsort(np.argsort(table["runtime_s"])))[0, 1]
         for table in (real, sample)
     ]
     assert abs(rank_correlations[0] - rank_correlations[1]) < 0.15 and rank_correlations[1] > 0.2

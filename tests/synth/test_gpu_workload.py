@@ -29,9 +29,7 @@ MIXED = Cluster.preset("gpu-mixed")
     st.integers(0, 5),
 )
 def test_offered_load_is_exact(count, load, arrivals, durations, shared, seed):
-    workload = gpu_workload(
-        count, MIXED, load=load, seed=seed, arrivals=arrivals, durations=durations, shared=shared
-    )
+    workload = gpu_workload(count, MIXED, load=load, seed=seed, arrivals=arrivals, durations=durations, shared=shared)
     assert gpu_load(workload, MIXED) == pytest.approx(load, rel=1e-12)
     submit = workload["submit_s"]
     assert submit[0] == 0 and (np.diff(submit) >= 0).all()
@@ -40,11 +38,7 @@ def test_offered_load_is_exact(count, load, arrivals, durations, shared, seed):
 
 def test_gpu_load():
     rows = {"job_id": [1, 2, 3], "submit_s": [0, 10, 100], "runtime_s": [100] * 3, "nodes": [1] * 3}
-    jobs = JobTable(
-        **rows,
-        gpus=[4, 1, 0],
-        gpu_milli=[1000, 250, 1000],
-    )
+    jobs = JobTable(**rows, gpus=[4, 1, 0], gpu_milli=[1000, 250, 1000])
     assert gpu_load(jobs, MIXED) == pytest.approx((400 + 25) / (56 * 100))
 
 
@@ -77,11 +71,7 @@ def test_jobs_larger_than_a_node_use_several_nodes():
     openb = gpu_workload(500, Cluster.preset("openb"), sizes={2: 1, 16: 1})
     assert set(zip(openb["gpus"].tolist(), openb["nodes"].tolist(), strict=True)) == {(2, 1), (16, 2)}
     philly = gpu_workload(500, Cluster.preset("philly"), sizes={2: 1, 8: 1, 64: 1})
-    assert set(zip(philly["gpus"].tolist(), philly["nodes"].tolist(), strict=True)) == {
-        (2, 1),
-        (8, 1),
-        (64, 8),
-    }
+    assert set(zip(philly["gpus"].tolist(), philly["nodes"].tolist(), strict=True)) == {(2, 1), (8, 1), (64, 8)}
 
 
 def test_lognormal_matches_helios_median_and_tail():
@@ -98,9 +88,7 @@ def test_pareto_distribution_function():
     assert runtime.min() == pytest.approx(60, rel=1e-3) and runtime.max() <= 30 * 86400
     truncated_mass = 1 - (60 / (30 * 86400)) ** 0.7
     for runtime_s in (100.0, 1000.0, 50_000.0):
-        assert (runtime <= runtime_s).mean() == pytest.approx(
-            (1 - (60 / runtime_s) ** 0.7) / truncated_mass, abs=0.006
-        )
+        assert (runtime <= runtime_s).mean() == pytest.approx((1 - (60 / runtime_s) ** 0.7) / truncated_mass, abs=0.006)
 
 
 def test_gavel_distribution():

@@ -28,11 +28,7 @@ def reference_and_workload(request):
     runtimes = [reference_lublin.runtime(kind, nodes, rng) for nodes in sizes]
     gaps = [reference_lublin.gap(kind, rng) for _ in range(40_000)]
     times = reference_lublin.arrivals(gaps, reference_lublin.weights(kind))
-    reference = {
-        "nodes": np.array(sizes),
-        "runtime_s": np.array(runtimes, float),
-        "submit_s": np.array(times),
-    }
+    reference = {"nodes": np.array(sizes), "runtime_s": np.array(runtimes, float), "submit_s": np.array(times)}
     return reference, lublin(200_000, 128, model=request.param, seed=11)
 
 
@@ -55,9 +51,7 @@ def test_run_times_agree(reference_and_workload):
     quantiles = np.arange(0.05, 1.0, 0.05)
     expected = np.quantile(np.log(reference["runtime_s"]), quantiles)
     np.testing.assert_allclose(np.quantile(np.log(workload["runtime_s"]), quantiles), expected, atol=0.12)
-    assert workload["runtime_s"].mean() == pytest.approx(
-        reference["runtime_s"].mean(), rel=0.1
-    )  # heavy tails
+    assert workload["runtime_s"].mean() == pytest.approx(reference["runtime_s"].mean(), rel=0.1)  # heavy tails
     assert workload["runtime_s"].max() <= math.exp(12)
     assert workload["runtime_s"].min() >= 1
     assert (workload["runtime_s"] == np.floor(workload["runtime_s"])).all()
@@ -80,9 +74,7 @@ def test_arrivals_agree(reference_and_workload):
         np.quantile(np.log(gaps), quantiles), np.quantile(np.log(expected), quantiles), atol=0.08
     )
     by_hour = np.bincount((workload["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(workload)
-    hours = np.bincount((reference["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(
-        reference["submit_s"]
-    )
+    hours = np.bincount((reference["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(reference["submit_s"])
     np.testing.assert_allclose(by_hour, hours, atol=0.02)
 
 

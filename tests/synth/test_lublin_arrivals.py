@@ -20,18 +20,14 @@ def test_gamma_cdf_of_integer_shapes():
     assert gamma_cdf(1e3, 2.0, 1.0) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE]
-)
+@pytest.mark.parametrize("kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE])
 def test_weights(kind):
     cycle = DailyCycle(kind["anum"], kind["bnum"])
     np.testing.assert_allclose(cycle.weights, reference_lublin.weights(kind), rtol=1e-4)
     assert cycle.weights.mean() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE]
-)
+@pytest.mark.parametrize("kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE])
 def test_real_times_agree_with_the_reference(kind):
     cycle = DailyCycle(kind["anum"], kind["bnum"])
     rng = random.Random(3)

@@ -37,9 +37,7 @@ def test_blurred_copies_are_detected():
     """Jobs near their originals are not counted as copies, but the distances reveal them."""
     rng = np.random.default_rng(0)
     blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
-    found = privacy_metrics(
-        blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT
-    )
+    found = privacy_metrics(blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT)
     assert found.copies < 0.5
     assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
 
@@ -89,9 +87,7 @@ class TestAnonymity:
         assert found == {k: anonymity(SEEN, k=k).jobs_below for k in (2, 5)}
 
     def test_errors(self):
-        with pytest.raises(
-            UnknownNameError, match="unknown quasi-identifier column 'node'; did you mean 'nodes'"
-        ):
+        with pytest.raises(UnknownNameError, match="unknown quasi-identifier column 'node'; did you mean 'nodes'"):
             anonymity(SEEN, known=["node"])
         with pytest.raises(InputError, match="k is 0; it must be at least 1"):
             anonymity(SEEN, k=0)

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from kilowait.synth.record_distances import (
-    advantage,
-    distance_auc,
-    record_distances,
-    roc,
-)
+from kilowait.synth.record_distances import advantage, distance_auc, record_distances, roc
 from tests.synth.test_generator import log
 
 
@@ -22,8 +17,7 @@ def test_agrees_with_pairwise_distances():
     names = ("nodes", "estimate_s", "runtime_s")
     scale = np.array([np.log1p(seen[name]).std() for name in names])
     points = [
-        np.column_stack([np.log1p(table[name]) for name in names]) / scale
-        for table in (synthetic, seen, held_out)
+        np.column_stack([np.log1p(table[name]) for name in names]) / scale for table in (synthetic, seen, held_out)
     ]
     found = record_distances(synthetic, seen, held_out)
     assert found.synthetic_to_seen == pytest.approx(cdist(points[0], points[1]).min(axis=1))
@@ -52,8 +46,4 @@ def test_roc_curve_agrees_with_advantage_and_auc():
     assert np.trapezoid(curve.true_positive_rate, curve.false_positive_rate) == pytest.approx(
         distance_auc(near, far), abs=2e-3
     )
-    assert (curve.true_positive_rate[0], curve.true_positive_rate[-1], curve.false_positive_rate[-1]) == (
-        0,
-        1,
-        1,
-    )
+    assert (curve.true_positive_rate[0], curve.true_positive_rate[-1], curve.false_positive_rate[-1]) == (0, 1, 1)

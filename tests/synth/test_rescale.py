@@ -13,12 +13,7 @@ from kilowait.synth import lublin, offered_load, rescale_load
 
 
 def table(**columns):
-    given = {
-        "job_id": [7, 8, 9],
-        "submit_s": [1000, 1050, 1200],
-        "runtime_s": [50, 10, 100],
-        "nodes": [2, 10, 1],
-    }
+    given = {"job_id": [7, 8, 9], "submit_s": [1000, 1050, 1200], "runtime_s": [50, 10, 100], "nodes": [2, 10, 1]}
     return JobTable(**{**given, **columns})
 
 

@@ -13,13 +13,7 @@ from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.ctgan import ConditionSampler
-from kilowait.synth.tabular.encoding import (
-    CategoryEncoder,
-    ModeEncoder,
-    NormalScoreEncoder,
-    TableEncoder,
-    fit_encoder,
-)
+from kilowait.synth.tabular.encoding import CategoryEncoder, ModeEncoder, NormalScoreEncoder, TableEncoder, fit_encoder
 from kilowait.synth.tabular.gaussian_mixture import fit_mixture
 from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time
 from kilowait.synth.tabular.layout import ColumnLayout
@@ -45,9 +39,7 @@ class TestWeeklyIntensity:
 
 
 class TestTable:
-    @pytest.mark.parametrize(
-        "left_out", [(), ("user",), ("account", "queue"), ("gpus", "energy_j"), ("status",)]
-    )
+    @pytest.mark.parametrize("left_out", [(), ("user",), ("account", "queue"), ("gpus", "energy_j"), ("status",)])
     def test_round_trip(self, left_out):
         real = log(300, **dict.fromkeys(left_out))
         schema = log_schema(real)
@@ -96,23 +88,17 @@ class TestOrder:
     def test_submissions_follow_the_intensity_and_hours(self):
         table = self.rows()
         hourly = np.where(np.arange(168) % 24 // 8 == 1, 2.5, 0.25)
-        order, time_s = order_in_time(
-            table, 3000, 0.0, WeeklyIntensity(hourly), 0.0, np.random.default_rng(1)
-        )
+        order, time_s = order_in_time(table, 3000, 0.0, WeeklyIntensity(hourly), 0.0, np.random.default_rng(1))
         assert len(set(order.tolist())) == 3000
         assert (np.diff(time_s) >= 0).all() and time_s[0] == 0.0
         by_day = (time_s // 3600 % 24 // 8 == 1).mean()
         assert 0.7 < by_day < 0.9
         other = np.flatnonzero(table["again"][order[1:]] == 0)
-        assert (
-            table["hour"][order[1:]][other] == time_s[other] // 3600 % 24
-        ).mean() > 0.3  # by chance: 1 in 24
+        assert (table["hour"][order[1:]][other] == time_s[other] // 3600 % 24).mean() > 0.3  # by chance: 1 in 24
 
     def test_bursts(self):
         table = self.rows()
-        order, _ = order_in_time(
-            table, 3000, 0.0, WeeklyIntensity(np.ones(168)), 0.0, np.random.default_rng(1)
-        )
+        order, _ = order_in_time(table, 3000, 0.0, WeeklyIntensity(np.ones(168)), 0.0, np.random.default_rng(1))
         user = table["user"][order]
         same_user = user[1:] == user[:-1]
         assert same_user[user[:-1] == 0].mean() > 0.8
@@ -139,17 +125,15 @@ class TestOrder:
         assert 0.6 < repeated < 0.8
 
 
-numbers = st.lists(st.integers(0, 3000), min_size=20, max_size=400).map(
-    lambda found: np.array(found, np.float64)
-)
+numbers = st.lists(st.integers(0, 3000), min_size=20, max_size=400).map(lambda found: np.array(found, np.float64))
 
 
 class TestEncoding:
     def test_rare_values_share_a_category(self):
         values = np.repeat([3.0, 5.0, 8.0, 9.0], [50, 30, 15, 5])
-        encoder = fit_encoder(
-            {"user": values}, numbers="modes", max_categories=2, rng=np.random.default_rng(0)
-        ).coders["user"]
+        encoder = fit_encoder({"user": values}, numbers="modes", max_categories=2, rng=np.random.default_rng(0)).coders[
+            "user"
+        ]
         assert isinstance(encoder, CategoryEncoder) and encoder.size == 3
         categories, _ = encoder.encode(values, np.random.default_rng(0))
         decoded = encoder.decode(categories, np.zeros(100), np.random.default_rng(0))
@@ -193,11 +177,7 @@ class TestEncoding:
 
     def test_state_restores_the_encoder(self):
         rng = np.random.default_rng(0)
-        table = {
-            "user": np.arange(300) % 9.0,
-            "gap_s": rng.exponential(100, 300),
-            "power_w": np.full(300, np.nan),
-        }
+        table = {"user": np.arange(300) % 9.0, "gap_s": rng.exponential(100, 300), "power_w": np.full(300, np.nan)}
         for form in ("modes", "scores"):
             encoding = fit_encoder(table, numbers=form, max_categories=4, rng=rng)
             again = TableEncoder.restored(encoding.state())
@@ -237,9 +217,7 @@ def test_rare_categories_are_sampled_more_often_in_training():
     assert 0.08 < (evenly == 1).float().mean() < 0.2 and not (evenly == 2).any()
     assert (kind == 1).float().mean() < 0.03
     assert (
-        torch.equal(condition.argmax(1), kind)
-        and torch.equal(condition.sum(1), torch.ones(5000))
-        and not column.any()
+        torch.equal(condition.argmax(1), kind) and torch.equal(condition.sum(1), torch.ones(5000)) and not column.any()
     )
 
 

@@ -20,9 +20,7 @@ from kilowait.synth.transformer.tokenizer import fit_runtime_tokenizer, fit_toke
 from kilowait.synth.transformer.week_order import DayRange, sampled_weeks
 from tests.synth.test_generator import log
 
-values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
-    lambda found: np.array(found, np.float64)
-)
+values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(lambda found: np.array(found, np.float64))
 
 
 class TestTokenizers:
@@ -154,9 +152,9 @@ class TestCalendar:
         column = {name: calendar.conditions[:, names.index(name)].tolist() for name in names}
         assert column["user"] == [0, 0, 0, 0, 0, 1]
         assert column["hour"] == [0, 0, 2, 0, 0, 2]
-        assert column["left"] == [1, 0, 0, 1, 0, 0]
-        assert [value == 0 for value in column["since"]] == (~calendar.start).tolist()
-        assert column["arrival_rate"][2] > column["pace"][3] > 0 == column["pace"][5]
+        assert column["remaining_jobs"] == [1, 0, 0, 1, 0, 0]
+        assert [value == 0 for value in column["session_gap"]] == (~calendar.start).tolist()
+        assert column["interarrival"][2] > column["interarrival"][3] > 0 == column["interarrival"][5]
 
     def test_frequent_jobs_and_daily_work(self):
         calendar = self.calendar_of_six_jobs()
@@ -269,11 +267,7 @@ def real_and_sample():
     full_log = log(1000)
     user = full_log["user"] % 4
     real = full_log.with_columns(
-        user=user,
-        nodes=2 ** (user % 7),
-        estimate_s=600.0 * (1 + user),
-        runtime_s=300.0 * (1 + user),
-        queue=user % 2,
+        user=user, nodes=2 ** (user % 7), estimate_s=600.0 * (1 + user), runtime_s=300.0 * (1 + user), queue=user % 2
     )
     generator = fit_generator(real, "transformer", passes=16, width=32, layers=1, keep_names=True)
     return real, generator.sample(1000, seed=1)
@@ -292,10 +286,7 @@ class TestLearning:
         assert np.array_equal(
             np.unique(sample["user"], return_counts=True), np.unique(real["user"], return_counts=True)
         )
-        shares = [
-            np.bincount((table["submit_s"] // 3600 % 24).astype(int), minlength=24)
-            for table in (real, sample)
-        ]
+        shares = [np.bincount((table["submit_s"] // 3600 % 24).astype(int), minlength=24) for table in (real, sample)]
         assert np.abs(shares[0] - shares[1]).sum() / 1000 < 0.3
         assert abs(sample["submit_s"].max() - real["submit_s"].max()) < 3600
 
@@ -315,11 +306,7 @@ class TestLearning:
 
 def test_schema_drops_user_names():
     schema = log_schema(log())
-    assert (
-        "user" not in schema.seen
-        and "user" not in schema.labels
-        and schema.numbered == {"user": 12, "account": 4}
-    )
+    assert "user" not in schema.seen and "user" not in schema.labels and schema.numbered == {"user": 12, "account": 4}
     assert rows_of(log(), schema)["user"].max() == 11
 
 

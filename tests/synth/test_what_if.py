@@ -54,8 +54,7 @@ class TestChanges:
         after = fitted[name].sample(days=120, seed=1, job_mix={"nodes": {(1, 2): 0.5, 64: 2}})
         for least, most, factor in ((1, 2, 0.5), (4, 16, 1.0), (64, 64, 2.0)):
             rates = [
-                jobs_per_day(table, (table["nodes"] >= least) & (table["nodes"] <= most))
-                for table in (before, after)
+                jobs_per_day(table, (table["nodes"] >= least) & (table["nodes"] <= most)) for table in (before, after)
             ]
             assert rates[1] / rates[0] == pytest.approx(factor, rel=0.15), (least, most)
 
@@ -66,12 +65,9 @@ class TestChanges:
 
     def test_scaled_queue(self, fitted, name):
         before, after = (
-            fitted[name].sample(days=120, seed=1, scale_groups=grow)
-            for grow in (None, {"queue": {"long": 3}})
+            fitted[name].sample(days=120, seed=1, scale_groups=grow) for grow in (None, {"queue": {"long": 3}})
         )
-        rates = [
-            [jobs_per_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)
-        ]
+        rates = [[jobs_per_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)]
         assert rates[1][1] / rates[0][1] == pytest.approx(3, rel=0.2)
         assert rates[1][0] / rates[0][0] == pytest.approx(1, rel=0.1)
 
@@ -95,12 +91,7 @@ class TestChanges:
         what = WhatIf(load=0.3, job_mix={"nodes": {64: 2}}, scale_groups={"user": {1: 0.5}})
         parts = list(fitted[name].tables(200, seed=5, conditions={"hour": (8, 16)}, what_if=what))
         complete = fitted[name].sample(
-            200,
-            seed=5,
-            conditions={"hour": (8, 16)},
-            load=0.3,
-            job_mix=what.job_mix,
-            scale_groups=what.scale_groups,
+            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, job_mix=what.job_mix, scale_groups=what.scale_groups
         )
         assert sum(map(len, parts)) == 200
         for column in ("job_id", "submit_s", "nodes", "runtime_s", "user"):
@@ -125,18 +116,14 @@ class TestGroupScaling:
     def test_users_are_ranked_by_node_seconds(self):
         real = log()
         volume = np.bincount(real["user"], work(real))
-        sample = fit_generator(real, "bootstrap", keep_names=True).sample(
-            2000, scale_groups={"user": {"anna3": 0}}
-        )
+        sample = fit_generator(real, "bootstrap", keep_names=True).sample(2000, scale_groups={"user": {"anna3": 0}})
         assert 3 not in sample["user"] and 4 in sample["user"]
         ranked = fit_generator(real, "bootstrap")
         before, after = (ranked.sample(days=400, scale_groups=grow) for grow in (None, {"user": {1: 4}}))
         largest = volume.max() / volume.sum()
         gain = work(after).sum() / work(before).sum() - 1
         assert gain == pytest.approx(3 * largest, rel=0.15)
-        assert (
-            gain > 1.15 * 3 * np.sort(volume)[-2] / volume.sum() or np.sort(volume)[-2] > 0.8 * volume.max()
-        )
+        assert gain > 1.15 * 3 * np.sort(volume)[-2] / volume.sum() or np.sort(volume)[-2] > 0.8 * volume.max()
 
     def test_accounts(self):
         sample = fit_generator(log(), "bootstrap").sample(2000, scale_groups={"account": {1: 0, 2: 0, 3: 0}})
@@ -146,20 +133,11 @@ class TestGroupScaling:
         ("grow", "message"),
         [
             ({"queue": {"lang": 2}}, "unknown queue 'lang'; did you mean 'long'"),
-            (
-                {"user": {13: 2}},
-                r"group scaling user=13: names were not kept.* rank, 1 .* to 12; fit with keep_names",
-            ),
+            ({"user": {13: 2}}, r"group scaling user=13: names were not kept.* rank, 1 .* to 12; fit with keep_names"),
             ({"user": {"anna": 2}}, "group scaling user=anna: names were not kept"),
             ({"nodes": {4: 2}}, r"unknown column of group scaling \(use a job mix for others\) 'nodes'"),
-            (
-                {"queue": {"long": -1}},
-                "group scaling queue=long: the factor is -1; it must be a number, 0 or more",
-            ),
-            (
-                {"queue": {"long": 1000}},
-                "this needs 1,000 superposed copies of the workload, and the maximum is 64",
-            ),
+            ({"queue": {"long": -1}}, "group scaling queue=long: the factor is -1; it must be a number, 0 or more"),
+            ({"queue": {"long": 1000}}, "this needs 1,000 superposed copies of the workload, and the maximum is 64"),
         ],
     )
     def test_invalid_groups(self, fitted, grow, message):
@@ -185,8 +163,7 @@ class TestGroupScaling:
 class TestLoads:
     def test_load_too_high(self, fitted):
         message = (
-            "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; "
-            "use 1.5 at most"
+            "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; use 1.5 at most"
         )
         with pytest.raises(InputError, match=message):
             fitted["bootstrap"].sample(100, load=3)
@@ -239,14 +216,8 @@ class TestJobMix:
                 "job mix nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64",
             ),
             ({"nods": {1: 2}}, "unknown job mix 'nods'; did you mean 'nodes'"),
-            (
-                {"nodes": {1: "60%", 2: "60%"}},
-                "the shares of the job mix sum to 120%; they must be 100% at most",
-            ),
-            (
-                {"nodes": {1: "60%", 2: 2}},
-                "shares of the job mix must be of one column, for all of its groups",
-            ),
+            ({"nodes": {1: "60%", 2: "60%"}}, "the shares of the job mix sum to 120%; they must be 100% at most"),
+            ({"nodes": {1: "60%", 2: 2}}, "shares of the job mix must be of one column, for all of its groups"),
             (
                 {"nodes": {1: "60%"}, "queue": {"long": "10%"}},
                 "shares of the job mix must be of one column, for all of its groups",
@@ -288,9 +259,7 @@ class TestJobMix:
 class TestMachines:
     @pytest.mark.parametrize("nodes", [0, -4, 1.5])
     def test_invalid_number_of_nodes(self, fitted, nodes):
-        with pytest.raises(
-            InputError, match=r"the machine's nodes are .*; give a whole number of at least 1"
-        ):
+        with pytest.raises(InputError, match=r"the machine's nodes are .*; give a whole number of at least 1"):
             fitted["bootstrap"].sample(10, nodes=nodes)
 
     def test_of_one_node(self, fitted):
@@ -300,11 +269,7 @@ class TestMachines:
         with pytest.raises(InputError, match="a cluster and a number of nodes are given"):
             fitted["bootstrap"].sample(10, nodes=128, cluster=Cluster.from_nodes(64))
 
-    @given(
-        st.sets(st.integers(1, 1024), min_size=1, max_size=40),
-        st.integers(1, 5000),
-        st.booleans(),
-    )
+    @given(st.sets(st.integers(1, 1024), min_size=1, max_size=40), st.integers(1, 5000), st.booleans())
     def test_sizes(self, sizes, new, serial):
         seen = np.array(sorted({1, *sizes} if serial else sizes))
         old = int(seen[-1])
@@ -334,9 +299,7 @@ class TestDays:
             fitted["bootstrap"].sample()
 
     def test_no_matching_jobs(self, fitted):
-        with pytest.raises(
-            InputError, match=r"conditions hour=3: 0 of \d+ sampled jobs match them all in 9 days"
-        ):
+        with pytest.raises(InputError, match=r"conditions hour=3: 0 of \d+ sampled jobs match them all in 9 days"):
             fitted["bootstrap"].sample(days=9, conditions={"hour": 3})
 
     def test_year_from_a_month_has_no_copied_weeks(self, fitted):

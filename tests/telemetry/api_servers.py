@@ -37,9 +37,7 @@ class ApiServer:
             def do_GET(self) -> None:
                 server.paths.append(self.path)
                 server.tokens.append(self.headers.get("auth-token"))
-                status, headers, body = (
-                    server.errors.pop(0) if server.errors else (200, {}, server.body(self.path))
-                )
+                status, headers, body = server.errors.pop(0) if server.errors else (200, {}, server.body(self.path))
                 self.send_response(status)
                 for name, value in ({"Content-Length": str(len(body))} | headers).items():
                     self.send_header(name, value)

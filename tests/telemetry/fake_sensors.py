@@ -38,9 +38,7 @@ class TestClock:
 
 class NVMLError(Exception):
     def __init__(self, value: int) -> None:
-        super().__init__(
-            {3: "Not Supported", 9: "Driver Not Loaded", 15: "GPU is lost"}.get(value, "Unknown Error")
-        )
+        super().__init__({3: "Not Supported", 9: "Driver Not Loaded", 15: "GPU is lost"}.get(value, "Unknown Error"))
         self.value = value
 
 

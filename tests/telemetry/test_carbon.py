@@ -22,12 +22,7 @@ from kilowait.telemetry.carbon import (
     follow_carbon,
     read_token,
 )
-from tests.telemetry.api_servers import (
-    HOUR_S,
-    NOW,
-    ApiServer,
-    unix,
-)
+from tests.telemetry.api_servers import HOUR_S, NOW, ApiServer, unix
 
 SECRET = "s3cret-token"
 
@@ -84,10 +79,7 @@ def test_region_of_great_britain(api_server, tmp_path):
     service = GreatBritain(api_server.url, region=13)
     fetch_carbon(service, out, RecordingClient().client)
     fetch_carbon(service, out, RecordingClient().client, latest=True)
-    assert api_server.paths == [
-        "/regional/intensity/2026-03-20T12:30Z/pt24h/regionid/13",
-        "/regional/regionid/13",
-    ]
+    assert api_server.paths == ["/regional/intensity/2026-03-20T12:30Z/pt24h/regionid/13", "/regional/regionid/13"]
     series = read_carbon(out)
     assert series.meta["location"] == "GB, London" and series.meta["forecast"] == 48
 
@@ -145,25 +137,17 @@ def test_transient_errors_are_retried(api_server, tmp_path):
 def test_permanent_errors_are_reported(api_server, tmp_path):
     out = tmp_path / "gb.json"
     api_server.errors = [(502, {}, b"")] * 5
-    with pytest.raises(
-        MeterError, match=r"no answer from 127\.0\.0\.1 in 5 tries: 502 Bad Gateway; check the network"
-    ):
+    with pytest.raises(MeterError, match=r"no answer from 127\.0\.0\.1 in 5 tries: 502 Bad Gateway; check the network"):
         fetch_carbon(GreatBritain(api_server.url), out, RecordingClient().client)
     assert not out.exists()
     api_server.errors = [(429, {"Retry-After": "7200"}, b'{"message": "quota"}')]
-    with pytest.raises(
-        MeterError, match=r"429 Too Many Requests \(quota\) and asks to wait 7200 s; try again after"
-    ):
+    with pytest.raises(MeterError, match=r"429 Too Many Requests \(quota\) and asks to wait 7200 s; try again after"):
         fetch_carbon(GreatBritain(api_server.url), out, RecordingClient().client)
     api_server.errors = [(400, {}, b'{"error": {"code": "400", "message": "bad dates"}}')]
-    with pytest.raises(
-        MeterError, match=r"answered 400 Bad Request \(bad dates\); check the location and the dates"
-    ):
+    with pytest.raises(MeterError, match=r"answered 400 Bad Request \(bad dates\); check the location and the dates"):
         fetch_carbon(GreatBritain(api_server.url), out, RecordingClient().client)
     api_server.errors = [(200, {}, b"<html>log in here</html>")]
-    with pytest.raises(
-        MeterError, match=r"is not JSON \(.*\), perhaps a page of a proxy; check the base URL"
-    ):
+    with pytest.raises(MeterError, match=r"is not JSON \(.*\), perhaps a page of a proxy; check the base URL"):
         fetch_carbon(GreatBritain(api_server.url), out, RecordingClient().client)
     api_server.errors = [(200, {}, b'{"data": "soon"}')]
     with pytest.raises(MeterError, match="unknown response of the GB Carbon Intensity API: {'data': 'soon'}"):
@@ -179,9 +163,7 @@ def test_refused_connection_and_timeout(api_server, tmp_path):
         fetch_carbon(GreatBritain("http://127.0.0.1:9"), tmp_path / "gb.json", recording.client)
     api_server.body = lambda path: threading.Event().wait(0.5) or b""
     with pytest.raises(MeterError, match="in 1 tries: timed out"):
-        fetch_carbon(
-            GreatBritain(api_server.url), tmp_path / "gb.json", RecordingClient(tries=1, timeout_s=0.1).client
-        )
+        fetch_carbon(GreatBritain(api_server.url), tmp_path / "gb.json", RecordingClient(tries=1, timeout_s=0.1).client)
     with pytest.raises(InputError, match="the time-out is 0 s; it must be above 0"):
         HttpClient(timeout_s=0)
 
@@ -225,9 +207,7 @@ def test_final_responses_are_cached(api_server, tmp_path):
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
     for file in cache.iterdir():
         file.write_text("{damaged")
-    assert (
-        fetch_carbon(service, tmp_path / "c.json", RecordingClient(cache).client, span_s=span).requests == 5
-    )
+    assert fetch_carbon(service, tmp_path / "c.json", RecordingClient(cache).client, span_s=span).requests == 5
 
 
 def test_responses_with_missing_values_are_not_cached(api_server, tmp_path):
@@ -235,10 +215,7 @@ def test_responses_with_missing_values_are_not_cached(api_server, tmp_path):
     span = (unix("2026-01-01T00:00Z"), unix("2026-01-08T00:00Z"))
     for _ in range(2):
         fetched = fetch_carbon(
-            GreatBritain(api_server.url),
-            tmp_path / "a.json",
-            RecordingClient(tmp_path / "c").client,
-            span_s=span,
+            GreatBritain(api_server.url), tmp_path / "a.json", RecordingClient(tmp_path / "c").client, span_s=span
         )
         assert fetched.cached == 0
 
@@ -247,10 +224,7 @@ def test_unwritable_cache_is_no_error(api_server, tmp_path):
     (tmp_path / "cache").write_text("a file")
     recording = RecordingClient(tmp_path / "cache")
     span = (unix("2026-01-01T00:00Z"), unix("2026-01-02T00:00Z"))
-    assert (
-        fetch_carbon(GreatBritain(api_server.url), tmp_path / "a.json", recording.client, span_s=span).values
-        == 48
-    )
+    assert fetch_carbon(GreatBritain(api_server.url), tmp_path / "a.json", recording.client, span_s=span).values == 48
     assert "the response is not cached" in recording.messages[0]
 
 
@@ -280,46 +254,31 @@ def test_token_is_only_in_its_header(api_server, tmp_path):
     written = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
     assert SECRET not in written + "".join(api_server.paths) + repr(recording.client)
     api_server.errors = [(401, {}, b'{"error": "Invalid auth-token"}')]
-    with pytest.raises(
-        MeterError, match=r"401 Unauthorized \(Invalid auth-token\); check the token"
-    ) as problem:
+    with pytest.raises(MeterError, match=r"401 Unauthorized \(Invalid auth-token\); check the token") as problem:
         fetch_carbon(ElectricityMaps("DE", api_server.url), tmp_path / "de.json", recording.client)
     assert SECRET not in str(problem.value)
 
 
 def test_token_is_not_sent_after_a_redirect(api_server, tmp_path):
     api_server.errors = [
-        (
-            302,
-            {"Location": f"{api_server.url}/v3/carbon-intensity/latest?zone=DE&emissionFactorType=direct"},
-            b"",
-        )
+        (302, {"Location": f"{api_server.url}/v3/carbon-intensity/latest?zone=DE&emissionFactorType=direct"}, b"")
     ]
     fetch_carbon(
-        ElectricityMaps("DE", api_server.url),
-        tmp_path / "de.json",
-        RecordingClient(token=SECRET).client,
-        latest=True,
+        ElectricityMaps("DE", api_server.url), tmp_path / "de.json", RecordingClient(token=SECRET).client, latest=True
     )
     assert api_server.tokens == [SECRET, None]
 
 
 def test_token_is_not_sent_unencrypted(tmp_path):
-    with pytest.raises(
-        InputError, match=r"the token would travel unencrypted to api\.example\.org; use https"
-    ):
+    with pytest.raises(InputError, match=r"the token would travel unencrypted to api\.example\.org; use https"):
         fetch_carbon(
-            ElectricityMaps("DE", "http://api.example.org"),
-            tmp_path / "x.json",
-            RecordingClient(token=SECRET).client,
+            ElectricityMaps("DE", "http://api.example.org"), tmp_path / "x.json", RecordingClient(token=SECRET).client
         )
 
 
 def test_token_is_read_from_file_or_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("ELECTRICITYMAPS_TOKEN", raising=False)
-    with pytest.raises(
-        InputError, match="the environment variable ELECTRICITYMAPS_TOKEN has none; .*--token-file"
-    ):
+    with pytest.raises(InputError, match="the environment variable ELECTRICITYMAPS_TOKEN has none; .*--token-file"):
         read_token(None)
     monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", f" {SECRET}\n")
     assert read_token(None) == SECRET
@@ -337,9 +296,7 @@ def test_token_is_read_from_file_or_environment(tmp_path, monkeypatch):
 def test_response_for_another_location_is_an_error(api_server, tmp_path):
     api_server.maps = lambda segments, query: {"zone": "FR", "history": []}
     with pytest.raises(MeterError, match="requested zone DE, but the response is for FR"):
-        fetch_carbon(
-            ElectricityMaps("DE", api_server.url), tmp_path / "de.json", RecordingClient(token=SECRET).client
-        )
+        fetch_carbon(ElectricityMaps("DE", api_server.url), tmp_path / "de.json", RecordingClient(token=SECRET).client)
     api_server.gb = lambda segments: {"data": {"regionid": 3, "data": []}}
     with pytest.raises(MeterError, match="requested region 13, but the response is for 3"):
         fetch_carbon(GreatBritain(api_server.url, 13), tmp_path / "l.json", RecordingClient().client)
@@ -353,9 +310,7 @@ def test_invalid_requests_are_errors(api_server, tmp_path):
     with pytest.raises(InputError, match="the scope is 'both'"):
         ElectricityMaps("DE", carbon_scope="both")
     with pytest.raises(InputError, match="ends before it begins; give --since before --until"):
-        fetch_carbon(
-            GreatBritain(api_server.url), tmp_path / "x.json", RecordingClient().client, span_s=(NOW, NOW)
-        )
+        fetch_carbon(GreatBritain(api_server.url), tmp_path / "x.json", RecordingClient().client, span_s=(NOW, NOW))
     for url in ("ftp://x", "api.example.org", "https://user@x.org", "https://x.org/?a=1"):
         with pytest.raises(InputError, match="the base URL is"):
             checked_base(url)

@@ -55,9 +55,7 @@ def assert_energy_is_conserved(result: LabelledJobs) -> None:
     total = math.fsum(result.measured_j) + result.unattributed_j
     assert total == pytest.approx(result.node_j, rel=1e-9, abs=1e-9)
     data = result.to_dict()
-    assert data["labelled_j"] + data["unlabelled_j"] + data["unattributed_j"] == pytest.approx(
-        data["node_j"], rel=1e-9
-    )
+    assert data["labelled_j"] + data["unlabelled_j"] + data["unattributed_j"] == pytest.approx(data["node_j"], rel=1e-9)
     assert sum(result.unlabelled.values()) + result.labelled == len(result.jobs)
 
 
@@ -99,8 +97,7 @@ def reference_split(meters, jobs, hosts, sharing) -> tuple[np.ndarray, float, fl
                 total += joules
                 running = [j for j in job_rows if jobs[j]["start"] <= begin and end <= jobs[j]["end"]]
                 weight = {
-                    j: 1.0 if sharing.nodes == "exclusive" else jobs[j][RESOURCE[kind]] / len(hosts[j])
-                    for j in running
+                    j: 1.0 if sharing.nodes == "exclusive" else jobs[j][RESOURCE[kind]] / len(hosts[j]) for j in running
                 }
                 held = sum(weight.values())
                 size = {"gpu": sharing.node_gpus, "node": sharing.node_cores}[kind]
@@ -131,11 +128,7 @@ def test_split_equals_reference_and_conserves_energy(tmp_path, seed, sharing):
             energy = np.cumsum(np.append(0, np.diff(at) * watts[1:])).round(6) + 100
             spans = []
             for k in range(len(at) - 1):
-                joules = (
-                    energy[k + 1] - energy[k]
-                    if counted
-                    else (watts[k] + watts[k + 1]) / 2 * (at[k + 1] - at[k])
-                )
+                joules = energy[k + 1] - energy[k] if counted else (watts[k] + watts[k + 1]) / 2 * (at[k + 1] - at[k])
                 if at[k + 1] - at[k] <= 10.0:
                     spans.append((at[k], at[k + 1], joules))
             meters[name].append((kind, spans))
@@ -195,18 +188,16 @@ def test_counters_are_interpolated_at_both_ends(tmp_path):
 
 def test_counter_wrap_is_corrected(tmp_path):
     energy = [(9000 + 300 * k) % 10_000 for k in range(11)]
-    samples = sample_files(
-        tmp_path, *(line(k, energy=e, range_j=10_000, mono=k) for k, e in enumerate(energy))
-    )
+    samples = sample_files(tmp_path, *(line(k, energy=e, range_j=10_000, mono=k) for k, e in enumerate(energy)))
     assert label_energy(job_table([(2.0, 6.0, 0, 1)]), samples).jobs["energy_j"].tolist() == [1800.0]
 
 
 def test_reset_counter_falls_back_on_power(tmp_path):
     energy = [9000 + 300 * k if k < 5 else 300 * (k - 5) for k in range(11)]
     rows = [line(k, energy=e, power=300, mono=k) for k, e in enumerate(energy)]
-    assert label_energy(job_table([(2.0, 6.0, 0, 1)]), sample_files(tmp_path, *rows)).jobs[
-        "energy_j"
-    ].tolist() == [1800.0]
+    assert label_energy(job_table([(2.0, 6.0, 0, 1)]), sample_files(tmp_path, *rows)).jobs["energy_j"].tolist() == [
+        1800.0
+    ]
     rows = [line(k, energy=e, mono=k) for k, e in enumerate(energy)]
     result = label_energy(job_table([(0.0, 10.0, 0, 1)]), sample_files(tmp_path, *rows))
     assert result.measured_j.tolist() == [2700.0]
@@ -247,9 +238,9 @@ def test_parts_of_a_meter_are_not_added(tmp_path):
         *constant_power(20, 100.0, meter="intel-rapl:0", summed=1),
         *constant_power(20, 80.0, meter="intel-rapl:0:0", summed=0),
     ]
-    assert label_energy(job_table([(5.0, 10.0, 0, 1)]), sample_files(tmp_path, *rows)).jobs[
-        "energy_j"
-    ].tolist() == [1000.0]
+    assert label_energy(job_table([(5.0, 10.0, 0, 1)]), sample_files(tmp_path, *rows)).jobs["energy_j"].tolist() == [
+        1000.0
+    ]
 
 
 # -- jobs without a label --------------------------------------------------------------------------
@@ -309,9 +300,7 @@ def test_node_is_unknown_while_one_of_its_meters_is(tmp_path):
 
 @pytest.mark.parametrize("by_s", [-40.0, 40.0, -1.5])
 def test_energy_around_a_clock_change_is_unknown(tmp_path, by_s):
-    rows = [
-        line(at + (by_s if at > 50 else 0), energy=100 * at, range_j=100_000, mono=at) for at in range(101)
-    ]
+    rows = [line(at + (by_s if at > 50 else 0), energy=100 * at, range_j=100_000, mono=at) for at in range(101)]
     result = label_energy(job_table([(2.0, 8.0, 0, 1)]), sample_files(tmp_path, *rows))
     assert result.jobs["energy_j"].tolist() == pytest.approx([800.0])
     certain = 100 * (100 - abs(by_s)) - 200 if by_s < 0 else 100 * 99
@@ -368,9 +357,7 @@ def test_incomplete_last_line_is_not_read(tmp_path, incomplete):
 
 def test_samples_without_overlap_are_an_error_with_the_reason(tmp_path):
     samples = sample_files(tmp_path, *constant_power(100, 100.0))
-    with pytest.raises(
-        InputError, match=r"samples are of n1, the log has nodes such as 'm7'; sample with --host"
-    ):
+    with pytest.raises(InputError, match=r"samples are of n1, the log has nodes such as 'm7'; sample with --host"):
         label_energy(job_table([(10.0, 20.0, 0, 1)], ["m7"]), samples)
     with pytest.raises(
         InputError,
@@ -388,9 +375,7 @@ def test_domain_of_host_names_is_optional(tmp_path):
     samples = sample_files(tmp_path, *constant_power(50, 100.0, host="n1.cluster.example"))
     assert label_energy(job_table([(10.0, 20.0, 0, 1)]), samples).labelled == 1
     assert label_energy(job_table([(10.0, 20.0, 0, 1)], ["n1.elsewhere"]), samples).labelled == 1
-    both = sample_files(
-        tmp_path, *constant_power(50, 100.0, host="n1.a"), *constant_power(50, 100.0, host="n1.b")
-    )
+    both = sample_files(tmp_path, *constant_power(50, 100.0, host="n1.a"), *constant_power(50, 100.0, host="n1.b"))
     assert label_energy(job_table([(10.0, 20.0, 0, 1)], ["n1.b"]), both).labelled == 1
     with pytest.raises(InputError, match="the log has nodes such as 'n1'"):
         label_energy(job_table([(10.0, 20.0, 0, 1)]), both)
@@ -401,13 +386,8 @@ def test_log_without_node_names_is_of_one_machine(tmp_path):
     jobs = JobTable(meta=jobs.meta, **{name: jobs[name] for name in jobs.columns})
     result = label_energy(jobs, sample_files(tmp_path, *constant_power(50, 100.0)))
     assert result.labelled == 1 and "all jobs are assumed to have run on n1" in result.notes[0]
-    with pytest.raises(
-        InputError,
-        match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList",
-    ):
-        label_energy(
-            jobs, sample_files(tmp_path, *constant_power(50, 100.0), *constant_power(50, 9.0, host="n2"))
-        )
+    with pytest.raises(InputError, match=r"names no nodes, but there are samples of 2 \(n1, n2 .*with NodeList"):
+        label_energy(jobs, sample_files(tmp_path, *constant_power(50, 100.0), *constant_power(50, 9.0, host="n2")))
 
 
 def test_zone_applies_to_times_without_time_zone(tmp_path):
@@ -416,9 +396,7 @@ def test_zone_applies_to_times_without_time_zone(tmp_path):
     jobs = job_table([(7210.0, 20.0, 0, 1)])
     meta = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
     jobs = JobTable(labels=jobs.labels, meta=meta, **{name: jobs[name] for name in jobs.columns})
-    assert label_energy(jobs, samples, zone="Europe/Berlin").jobs["energy_j"].tolist() == pytest.approx(
-        [2000.0]
-    )
+    assert label_energy(jobs, samples, zone="Europe/Berlin").jobs["energy_j"].tolist() == pytest.approx([2000.0])
     assert label_energy(jobs, samples, zone="+02:00").notes[0] == "times of the log taken as +02:00"
     dated = job_table([(10.0, 20.0, 0, 1)])
     with pytest.raises(InputError, match="zone is 'UTC', but the time zone of this log is already known"):
@@ -431,9 +409,7 @@ def test_missing_columns_are_errors(tmp_path):
     with pytest.raises(InputError, match=r"has no start times of jobs \(no wait_s\)"):
         label_energy(jobs.with_columns(wait_s=None), samples)
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
-    with pytest.raises(
-        InputError, match="the samples have dates, but the log has none; .*--log-start 2026-01-31"
-    ):
+    with pytest.raises(InputError, match="the samples have dates, but the log has none; .*--log-start 2026-01-31"):
         label_energy(undated, samples)
     with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=EnergySplit("shared"))
@@ -442,10 +418,7 @@ def test_missing_columns_are_errors(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda jobs, samples: label_energy(jobs, samples, coverage=0.0),
-            "the coverage is 0; it must be above 0",
-        ),
+        (lambda jobs, samples: label_energy(jobs, samples, coverage=0.0), "the coverage is 0; it must be above 0"),
         (lambda jobs, samples: label_energy(jobs, samples, longest_gap_s=0.0), "the longest gap is 0 s"),
         (lambda jobs, samples: EnergySplit("fair"), "nodes is 'fair'; it must be exclusive or shared"),
         (
@@ -466,16 +439,8 @@ def test_invalid_settings_are_errors(tmp_path, call, message):
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        (
-            "time,power_w",
-            "1,2",
-            "it has the columns time, power_w; samples need the columns time, host, and",
-        ),
-        (
-            "time,host,power_w",
-            "2026-01-01T00:00:00,n1,5",
-            "'2026-01-01T00:00:00' is not a time; write",
-        ),
+        ("time,power_w", "1,2", "it has the columns time, power_w; samples need the columns time, host, and"),
+        ("time,host,power_w", "2026-01-01T00:00:00,n1,5", "'2026-01-01T00:00:00' is not a time; write"),
         ("time,host,power_w", "noon,n1,5", "'noon' is not a time"),
         ("time,host,power_w", "1,n1,much", "conversion error to double: invalid value 'much'"),
         ("time,host,power_w", ",,", "there are no samples in"),

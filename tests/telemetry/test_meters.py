@@ -90,14 +90,10 @@ def test_meter_recovers_after_a_driver_reload(clock):
 
 def test_errors_without_driver_or_gpu_name_a_remedy(clock):
     nvml = FakeNvml(clock, [])
-    with pytest.raises(
-        MeterError, match=r"NVML finds 0 GPUs on n1; run this on a machine with an NVIDIA driver"
-    ):
+    with pytest.raises(MeterError, match=r"NVML finds 0 GPUs on n1; run this on a machine with an NVIDIA driver"):
         GpuMeter("n1", nvml)
     nvml.broken = {"init": 9}
-    with pytest.raises(
-        MeterError, match=r"the GPUs of n1 cannot be read: Driver Not Loaded; .*nvidia-smi must work"
-    ):
+    with pytest.raises(MeterError, match=r"the GPUs of n1 cannot be read: Driver Not Loaded; .*nvidia-smi must work"):
         GpuMeter("n1", nvml)
 
 
@@ -179,9 +175,7 @@ def test_error_without_permission_names_a_remedy(tmp_path, monkeypatch, clock):
             return original(self, *arguments, **named)
 
         monkeypatch.setattr(Path, "read_text", read_text)
-    with pytest.raises(
-        MeterError, match=r"no permission to read .*energy_uj; run this as root, or let its group"
-    ):
+    with pytest.raises(MeterError, match=r"no permission to read .*energy_uj; run this as root, or let its group"):
         CpuMeter("n1", root)
     readable = root / "intel-rapl:0" / "energy_uj"
     readable.chmod(0o644)

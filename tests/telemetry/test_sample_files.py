@@ -61,10 +61,7 @@ def test_incomplete_line_is_removed_before_appending(tmp_path, incomplete):
     with path.open("a") as file:
         file.write(incomplete)
     record(path, row(2))
-    assert [line[:19] for line in path.read_text().splitlines()[1:]] == [
-        "2026-11-18T12:00:00",
-        "2026-11-18T12:00:02",
-    ]
+    assert [line[:19] for line in path.read_text().splitlines()[1:]] == ["2026-11-18T12:00:00", "2026-11-18T12:00:02"]
 
 
 def test_incomplete_header_is_rewritten(tmp_path):
@@ -98,9 +95,7 @@ def test_second_process_cannot_write_to_the_same_file(tmp_path, suffix):
 def test_unwritable_paths_are_errors(tmp_path):
     with pytest.raises(UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"):
         open_recorder(tmp_path / "x.txt", COLUMNS)
-    with pytest.raises(
-        MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"
-    ):
+    with pytest.raises(MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"):
         open_recorder(tmp_path / "no" / "x.csv", COLUMNS)
     with pytest.raises(InputError, match="is a folder; give the name of a CSV file"):
         (tmp_path / "d.csv").mkdir()
@@ -114,9 +109,7 @@ def test_samples_remain_after_a_full_disk(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
     try:
-        with pytest.raises(
-            MeterError, match=r"cannot write to .*n1\.csv any more: File too large; the samples so far"
-        ):
+        with pytest.raises(MeterError, match=r"cannot write to .*n1\.csv any more: File too large; the samples so far"):
             recorder.write([row(1)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -147,9 +140,7 @@ def test_one_file_per_day_and_run(tmp_path):
     recorder.write([row(2)])  # the clock was set back
     recorder.close()
     record(path, row(3))
-    assert names(path) == [
-        f"{day}.parquet" for day in ("2026-11-18-2", "2026-11-18-3", "2026-11-18", "2026-11-19")
-    ]
+    assert names(path) == [f"{day}.parquet" for day in ("2026-11-18-2", "2026-11-18-3", "2026-11-18", "2026-11-19")]
     table = pq.read_table(path)
     assert times(path) == [0.0, 1.0, 2.0, 3.0, DAY_S]
     assert str(table.schema.field("time").type) == "timestamp[us, tz=UTC]"
@@ -187,19 +178,13 @@ def test_run_without_rows_leaves_no_file(tmp_path):
 def test_other_files_and_folders_are_not_changed(tmp_path):
     single = tmp_path / "old.parquet"
     single.write_bytes(b"PAR1")
-    with pytest.raises(
-        InputError, match="is a file, but samples need a folder of that name; it was not changed"
-    ):
+    with pytest.raises(InputError, match="is a file, but samples need a folder of that name; it was not changed"):
         record(single, row(0))
     folder = tmp_path / "n1.parquet"
     record(folder, row(0))
-    with pytest.raises(
-        InputError, match=r"has other columns \(time, monotonic_s, host, .*write to another folder"
-    ):
+    with pytest.raises(InputError, match=r"has other columns \(time, monotonic_s, host, .*write to another folder"):
         record(folder, (NOON, "n1", 5.0), columns=("time", "host", "power_w"))
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(
-        InputError, match=r"contains notes\.txt, which is not a sample file; choose another folder"
-    ):
+    with pytest.raises(InputError, match=r"contains notes\.txt, which is not a sample file; choose another folder"):
         record(folder, row(1))
     assert times(folder / "2026-11-18.parquet") == [0.0]

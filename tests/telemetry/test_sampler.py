@@ -73,10 +73,7 @@ def test_missed_samples_are_counted_and_not_repeated():
 
 def test_setting_the_clock_does_not_move_samples():
     clock = TestClock()
-    clock.callbacks = {
-        2: lambda: setattr(clock, "utc_s", clock.utc_s - 3600),
-        4: lambda: setattr(clock, "utc_s", 2e9),
-    }
+    clock.callbacks = {2: lambda: setattr(clock, "utc_s", clock.utc_s - 3600), 4: lambda: setattr(clock, "utc_s", 2e9)}
     progress, recorder, reports = run(clock, [300.0], duration_s=5.0)
     assert recorder.times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and progress.clock_changes == 2
     assert [rows[0][0] - 1.7e9 for rows in recorder.ticks][:4] == [0.0, 1.0, 2.0 - 3600, 3.0 - 3600]
@@ -92,10 +89,7 @@ def test_missing_meters_are_reported_once():
     meter = GpuMeter("n1", nvml)
     clock.callbacks = {2: lambda: nvml.broken.update({"GPU-1": 15}), 5: nvml.broken.clear}
     progress, recorder, reports = run(clock, [], meter=meter, duration_s=20.0)
-    assert [events for _, events in reports if events] == [
-        ["gpu1 no longer responds"],
-        ["gpu1 responds again"],
-    ]
+    assert [events for _, events in reports if events] == [["gpu1 no longer responds"], ["gpu1 responds again"]]
     assert [len(rows) for rows in recorder.ticks[:4]] == [2, 2, 1, 1] and len(recorder.ticks[-1]) == 2
     assert progress.rows < 2 * progress.ticks
 

@@ -15,9 +15,7 @@ from kilowait.traces import CATALOGUE, fetch, read_trace
 from kilowait.traces.fetch import CHECKSUMS, default_cache
 
 LOG = gzip.compress(
-    "".join(
-        f"{n} {n} 5 {60 + n * n % 977} 4 -1 -1 4 6000 -1 1 3 2 7 1 -1 -1 -1\n" for n in range(1, 20000)
-    ).encode(),
+    "".join(f"{n} {n} 5 {60 + n * n % 977} 4 -1 -1 4 6000 -1 1 3 2 7 1 -1 -1 -1\n" for n in range(1, 20000)).encode(),
     mtime=0,
 )
 NAME = "LCG"
@@ -88,9 +86,7 @@ def archive() -> Iterator[Archive]:
 
 def test_second_fetch_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
     progress_calls: list[tuple[int, int | None]] = []
-    path = fetch(
-        NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: progress_calls.append(at)
-    )
+    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: progress_calls.append(at))
     assert path == tmp_path / "c" / FILE
     assert path.read_bytes() == LOG
     assert progress_calls[-1] == (len(LOG), len(LOG))
@@ -142,9 +138,7 @@ def test_changed_cache_is_an_error(archive: Archive, tmp_path: Path) -> None:
 
 
 def test_file_with_a_wrong_checksum_is_deleted(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(
-        TraceError, match="is not KTH-SP2-1996-2.1-cln.swf.gz: its sha256 begins .*, not 3e152f20"
-    ):
+    with pytest.raises(TraceError, match="is not KTH-SP2-1996-2.1-cln.swf.gz: its sha256 begins .*, not 3e152f20"):
         fetch("KTH-SP2", base_url=archive.url, cache_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -158,9 +152,7 @@ def test_html_page_is_refused(archive: Archive, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [404, 403, 500])
 def test_http_errors_are_reported(archive: Archive, tmp_path: Path, status: int) -> None:
     archive.status = status
-    with pytest.raises(
-        TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"
-    ):
+    with pytest.raises(TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert len(archive.requests) == (3 if status == 500 else 1)
 

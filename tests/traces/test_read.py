@@ -54,9 +54,7 @@ def test_compressed_files_with_any_name(tmp_path: Path, packing: str) -> None:
 def test_truncated_gzip_reports_its_length(tmp_path: Path, cut: float) -> None:
     data = gzip.compress(SWF.encode())
     (tmp_path / "t.gz").write_bytes(data[: int(cut * len(data)) if 0 < cut < 1 else int(cut)])
-    with pytest.raises(
-        TraceError, match=r"cut short: its gzip data stop after [\d,]+ bytes \([\d,]+ lines\)"
-    ):
+    with pytest.raises(TraceError, match=r"cut short: its gzip data stop after [\d,]+ bytes \([\d,]+ lines\)"):
         read_trace(tmp_path / "t.gz")
 
 

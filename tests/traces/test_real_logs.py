@@ -81,9 +81,7 @@ def test_every_row_is_accounted_for(data_dir: Path, name: str) -> None:
 
 def test_every_log_is_listed(data_dir: Path) -> None:
     files = {
-        str(p.relative_to(data_dir))
-        for folder in ("swf", "alcf", "slurm")
-        for p in (data_dir / folder).rglob("*.gz")
+        str(p.relative_to(data_dir)) for folder in ("swf", "alcf", "slurm") for p in (data_dir / folder).rglob("*.gz")
     }
     assert files <= set(ROWS)
 

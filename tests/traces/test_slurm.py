@@ -81,9 +81,7 @@ def test_steps_are_merged_into_their_job(tmp_path: Path) -> None:
 
 
 def test_steps_without_a_job_record(tmp_path: Path) -> None:
-    jobs, report = read(
-        tmp_path, HEAD, row("7.0", elapsed="00:10:00"), row("7.batch"), row("7.1", elapsed="00:20:00")
-    )
+    jobs, report = read(tmp_path, HEAD, row("7.0", elapsed="00:10:00"), row("7.batch"), row("7.1", elapsed="00:20:00"))
     assert jobs["job_id"].tolist() == [7]
     assert jobs["runtime_s"].tolist() == [3600]
     assert report.folded == 2
@@ -122,9 +120,7 @@ def test_reasons_why_jobs_never_ran(tmp_path: Path, text: str, reason: str) -> N
 
 
 def test_job_cancelled_in_the_queue_can_be_kept(tmp_path: Path) -> None:
-    cancelled = row(
-        "8", start="None", end="2021-01-01T00:02:00", elapsed="00:00:00", state="CANCELLED by 1000"
-    )
+    cancelled = row("8", start="None", end="2021-01-01T00:02:00", elapsed="00:00:00", state="CANCELLED by 1000")
     jobs, _ = read(tmp_path, HEAD, row(), cancelled, never_ran="keep")
     assert jobs["cancel_s"].tolist() == [math.inf, 1609459320]
     assert jobs["status"].tolist() == [1, 5]
@@ -169,9 +165,7 @@ def test_fragment_does_not_swallow_the_next_record(tmp_path: Path) -> None:
 def test_fragment_does_not_swallow_a_multi_line_record(tmp_path: Path) -> None:
     head, cut = HEAD.replace("JobName|", "") + "|SubmitLine|WorkDir", row().replace("|a|", "|")
     multi_line = row("8").replace("|a|", "|") + "|sbatch --wrap=\nx | y|/home"
-    jobs, report = read(
-        tmp_path, head, cut + "|sbatch x", multi_line, row("9").replace("|a|", "|") + "|s|/home"
-    )
+    jobs, report = read(tmp_path, head, cut + "|sbatch x", multi_line, row("9").replace("|a|", "|") + "|s|/home")
     assert jobs["job_id"].tolist() == [8, 9]
     assert (report.rows_read, report.dropped) == (3, 1)
 
@@ -246,11 +240,7 @@ def test_slurm_simulator_events(tmp_path: Path) -> None:
     assert jobs["cores"].tolist() == [18, 18]
     assert jobs["gpus"].tolist() == [4, 4]
     assert jobs["memory_mb"].tolist() == pytest.approx([2 * 250 * 2**30 / 1e6] * 2)
-    assert (jobs.labels["queue"], jobs.labels["qos"], jobs.labels["user"]) == (
-        ("batch",),
-        ("general",),
-        ("ann",),
-    )
+    assert (jobs.labels["queue"], jobs.labels["qos"], jobs.labels["user"]) == (("batch",), ("general",), ("ann",))
     assert report.rows_read == 2
 
 

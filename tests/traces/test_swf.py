@@ -63,11 +63,7 @@ def test_every_field_is_read(tmp_path: Path) -> None:
     assert jobs["nodes"].tolist() == [4, 2]
     assert jobs["wait_s"].tolist() == [5, 5]
     assert jobs["memory_mb"].tolist() == pytest.approx([4.096, 0])
-    assert (jobs["user"].tolist(), jobs["account"].tolist(), jobs["name"].tolist()) == (
-        [3, 3],
-        [2, 2],
-        [7, 7],
-    )
+    assert (jobs["user"].tolist(), jobs["account"].tolist(), jobs["name"].tolist()) == ([3, 3], [2, 2], [7, 7])
     assert [jobs.labels["queue"][code] for code in jobs["queue"]] == ["normal", "normal"]
     assert jobs["after_id"].tolist() == [-1, 1]
     assert jobs["think_s"].tolist() == [0, 9]
@@ -101,9 +97,7 @@ def test_broken_lines_do_not_affect_others(tmp_path: Path, broken: str) -> None:
 
 
 def test_tabs_carriage_returns_blank_lines_and_fractions(tmp_path: Path) -> None:
-    jobs, report = read(
-        tmp_path, line().replace(" ", "\t") + "\r", "", "  ", "  " + line(job=2, run="1e3") + "  "
-    )
+    jobs, report = read(tmp_path, line().replace(" ", "\t") + "\r", "", "  ", "  " + line(job=2, run="1e3") + "  ")
     assert jobs["runtime_s"].tolist() == [60, 1000]
     assert report.rows_read == 2
 
@@ -179,9 +173,7 @@ def test_rows_out_of_order_are_sorted(tmp_path: Path) -> None:
 
 
 def test_duplicate_ids_are_renumbered(tmp_path: Path) -> None:
-    jobs, report = read(
-        tmp_path, line(job=7), line(job=7, submit=1), line(job=9, submit=2), line(job=7, submit=3)
-    )
+    jobs, report = read(tmp_path, line(job=7), line(job=7, submit=1), line(job=9, submit=2), line(job=7, submit=3))
     assert jobs["job_id"].tolist() == [7, 10, 9, 11]
     assert entry(report, "duplicate job number") == ("corrected", 2, 2)
 
@@ -208,9 +200,7 @@ def test_constant_preceding_job_is_ignored(tmp_path: Path) -> None:
 
 def test_format_with_21_fields(tmp_path: Path) -> None:
     tail = "{12,12} q_1d 1:ppn=4#excl"
-    jobs, report = read(
-        tmp_path, f"{line(memory=4_000_000)} {tail}", f"{line(job=2)} {tail.replace('1d', '2w')}"
-    )
+    jobs, report = read(tmp_path, f"{line(memory=4_000_000)} {tail}", f"{line(job=2)} {tail.replace('1d', '2w')}")
     assert [jobs.labels["queue"][code] for code in jobs["queue"]] == ["q_1d", "q_2w"]
     assert jobs["memory_mb"].tolist() == [4, 0]
     assert entry(report, "21 fields")[0] == "note"
@@ -230,11 +220,7 @@ def test_exit_codes_are_distinguished_from_status(tmp_path: Path) -> None:
 
 def test_partial_executions_are_dropped(tmp_path: Path) -> None:
     jobs, report = read(
-        tmp_path,
-        line(run=90),
-        line(status=2, run=40),
-        line(status=3, submit=50, run=50),
-        line(job=2, submit=60),
+        tmp_path, line(run=90), line(status=2, run=40), line(status=3, submit=50, run=50), line(job=2, submit=60)
     )
     assert jobs["runtime_s"].tolist() == [90, 60]
     assert entry(report, "partial execution") == ("dropped", 2, 2)

@@ -81,12 +81,7 @@ def test_gpus_counted_as_nodes_are_noted(tmp_path: Path) -> None:
 
 def test_column_map_with_factors(tmp_path: Path) -> None:
     text = "nr;when;minutes;limit_h;n\n4;100;2;1;3\n5;50;1;2;4\n"
-    columns = {
-        "job_id": "nr",
-        "submit_s": "when",
-        "runtime_s": ("minutes", 60),
-        "estimate_s": ("limit_h", 3600),
-    }
+    columns = {"job_id": "nr", "submit_s": "when", "runtime_s": ("minutes", 60), "estimate_s": ("limit_h", 3600)}
     jobs, _ = read(tmp_path, text, columns={**columns, "nodes": "n"})
     assert jobs["job_id"].tolist() == [5, 4]
     assert jobs["runtime_s"].tolist() == [60, 120]
@@ -115,8 +110,7 @@ def test_start_time_zero_is_valid(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, "submit_time,start_time,end_time,num_nodes\n0,0,60,4\n")
     assert jobs["runtime_s"].tolist() == [60]
     jobs, report = read(
-        tmp_path,
-        "submit_time,start_time,end_time,num_nodes\n1546300800,0,0,4\n1546300801,1546300802,1546300803,1\n",
+        tmp_path, "submit_time,start_time,end_time,num_nodes\n1546300800,0,0,4\n1546300801,1546300802,1546300803,1\n"
     )
     assert (len(jobs), report.dropped) == (1, 1)
 
@@ -146,9 +140,7 @@ def test_quotes_line_breaks_and_a_stray_quote(tmp_path: Path) -> None:
 
 
 def test_missing_and_existing_columns_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        TraceError, match=r"lacks runtime_s .* nodes; it has the columns submit_time, colour.*columns="
-    ):
+    with pytest.raises(TraceError, match=r"lacks runtime_s .* nodes; it has the columns submit_time, colour.*columns="):
         read(tmp_path, "submit_time,colour\n1,red\n", format="csv")
 
 

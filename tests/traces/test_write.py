@@ -64,9 +64,7 @@ def assert_same(read_back: JobTable, jobs: JobTable) -> None:
         if name in LABEL_COLUMNS:
             assert named(read_back, name) == named(jobs, name)
         else:
-            assert np.array_equal(
-                read_back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f"
-            ), name
+            assert np.array_equal(read_back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f"), name
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +110,7 @@ JOBS = JobTable(
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
 def test_planned_times_and_limits_are_kept(tmp_path: Path, name: str) -> None:
-    planned = {
-        "planned_s": [7.5, np.nan, 1],
-        "limit_s": [np.nan, 600, 0],
-        "overrun_planned_s": [90, np.nan, np.nan],
-    }
+    planned = {"planned_s": [7.5, np.nan, 1], "limit_s": [np.nan, 600, 0], "overrun_planned_s": [90, np.nan, np.nan]}
     jobs = JOBS.with_columns(**planned, cancel_s=None)
     write_trace(jobs, tmp_path / name)
     read_back, report = read_trace_with_report(tmp_path / name)
@@ -159,13 +153,7 @@ def test_batsim_workload(tmp_path: Path) -> None:
     write_trace(JOBS, tmp_path / "t.json", cluster=Cluster.from_nodes(8))
     workload = json.loads((tmp_path / "t.json").read_text())
     assert workload["nb_res"] == 8
-    assert workload["jobs"][0] == {
-        "id": "3",
-        "subtime": 0.0,
-        "walltime": 100.0,
-        "res": 4,
-        "profile": "delay_60",
-    }
+    assert workload["jobs"][0] == {"id": "3", "subtime": 0.0, "walltime": 100.0, "res": 4, "profile": "delay_60"}
     assert workload["profiles"] == {
         "delay_0.001": {"type": "delay", "delay": 0.001},
         "delay_60": {"type": "delay", "delay": 60.0},
@@ -185,9 +173,7 @@ def test_batsim_platform(tmp_path: Path) -> None:
 
 
 def test_unknown_suffix_and_format(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnknownNameError, match=r"unknown suffix to write jobs to '\.swff'; did you mean '\.swf'"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown suffix to write jobs to '\.swff'; did you mean '\.swf'"):
         write_trace(JOBS, tmp_path / "t.swff")
     with pytest.raises(UnknownNameError, match="did you mean 'batsim'"):
         write_trace(JOBS, tmp_path / "t", format="batsin")
@@ -208,9 +194,7 @@ def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
 
 def test_damaged_parquet_is_detected(tmp_path: Path) -> None:
     n = 2000
-    jobs = JobTable(
-        job_id=np.arange(n), submit_s=np.arange(n) * 1.5, runtime_s=np.full(n, 9.25), nodes=np.ones(n, int)
-    )
+    jobs = JobTable(job_id=np.arange(n), submit_s=np.arange(n) * 1.5, runtime_s=np.full(n, 9.25), nodes=np.ones(n, int))
     write_trace(jobs, tmp_path / "t.parquet")
     data = bytearray((tmp_path / "t.parquet").read_bytes())
     for position in range(200, 260):
@@ -237,9 +221,7 @@ class TestParts:
         write_parts([jobs[:7], jobs[7:30], jobs[30:]], tmp_path / "log.parquet")
         read_back = read_trace(tmp_path / "log.parquet")
         assert (
-            read_back.columns == jobs.columns
-            and read_back.labels == jobs.labels
-            and read_back.meta["max_procs"] == 64
+            read_back.columns == jobs.columns and read_back.labels == jobs.labels and read_back.meta["max_procs"] == 64
         )
         for name in jobs.columns:
             np.testing.assert_array_equal(read_back[name], jobs[name])

@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from kilowait.agents.linear_batch.score import FEATURES, features
     from kilowait.agents.linear_batch.train import train
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
-    from kilowait.agents.rl import (
-        TrainingError,
-        TrainingResult,
-        Update,
-        greedy_actions,
-        load_network,
-        save_network,
-    )
+    from kilowait.agents.rl import TrainingError, TrainingResult, Update, greedy_actions, load_network, save_network
     from kilowait.agents.rl.hyperparameter_checks import steps_per_update
     from kilowait.agents.training_data import SyntheticMix
 

@@ -136,9 +136,7 @@ def typical_decisions(
         margin: of each decision.
         distinguishable: whether the observations of the chosen and the next best job differ.
 
-    >>> typical_decisions(
-    ...     np.array([2, 9, 3, 4]), np.array([1.0, 2.0, 0.0, 5.0]), np.array([True, True, False, True])
-    ... )
+    >>> typical_decisions(np.array([2, 9, 3, 4]), np.array([1.0, 2.0, 0.0, 5.0]), np.array([True, True, False, True]))
     [('the longest queue', 1), ('the most doubtful choice', 0), ('the clearest choice', 3)]
     """
     decisions: list[tuple[str, int]] = []
@@ -156,9 +154,7 @@ def feature_importances(
 ) -> tuple[FeatureImportance, ...]:
     """Averages over decisions; `away` (from the baseline) and `moved` (contribution) are (decisions, features).
 
-    >>> importances = feature_importances(
-    ...     [("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {}
-    ... )
+    >>> importances = feature_importances([("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {})
     >>> importances[0].mean, importances[0].leaning
     (0.75, -0.5)
     """
@@ -180,9 +176,7 @@ def explain_linear_agent(
 
     >>> import kilowait as kw
     >>> agent = LinearAgent([1.0, *[0.0] * (len(FEATURES) - 1)])
-    >>> explanation = explain_linear_agent(
-    ...     agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32)
-    ... )
+    >>> explanation = explain_linear_agent(agent, kw.lublin(200, 32, load=1.1, seed=1), kw.Cluster.from_nodes(32))
     >>> (
     ...     [part.name for part in explanation.usual if part.mean > 0],
     ...     explanation.usual[0].leaning,
@@ -197,13 +191,7 @@ def explain_linear_agent(
     weights = agent.weights
     queue = np.array([len(queue_features) for queue_features in queues], np.int64)
     feature_rows = [
-        features(
-            queue_features[:, 0],
-            queue_features[:, 1],
-            queue_features[:, 2],
-            cluster.nodes,
-            queue_features[:, 3:],
-        )
+        features(queue_features[:, 0], queue_features[:, 1], queue_features[:, 2], cluster.nodes, queue_features[:, 3:])
         for queue_features in queues
     ]
     order = [np.argsort(rows @ weights, kind="stable") for rows in feature_rows]
@@ -226,9 +214,7 @@ def explain_linear_agent(
                 usual=float(margin[row] - moved[row].sum()),
                 chosen=described[0],
                 other=described[1],
-                parts=tuple(
-                    FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named
-                ),
+                parts=tuple(FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named),
             )
         )
     names = [(name, "job") for name in FEATURES]
@@ -253,12 +239,7 @@ def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str 
         return float(features(*request, nodes, statistics)[0] @ weights)
 
     policy = PriorityPolicy(
-        agent.name,
-        score,
-        agent.parameters(jobs, cluster),
-        time_dependent=True,
-        compiled=False,
-        observes_jobs=True,
+        agent.name, score, agent.parameters(jobs, cluster), time_dependent=True, compiled=False, observes_jobs=True
     )
     simulate(jobs, cluster, policy, backfill)
     queues = [

@@ -47,9 +47,7 @@ class Exportable(nn.Module):
         return self.network.scores(observation if edges is None else {**observation, "edges": edges})
 
 
-def export_network(
-    network: ActorCritic | DuelingQ, path: str | PathLike[str], *, to: str = "onnx"
-) -> dict[str, str]:
+def export_network(network: ActorCritic | DuelingQ, path: str | PathLike[str], *, to: str = "onnx") -> dict[str, str]:
     """Write a network in one of FORMATS; returns the names of its inputs with their shapes, in order.
 
     The file also contains the names of the columns of ``jobs`` and ``summary``, and the encoding of actions.

@@ -35,9 +35,7 @@ def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, An
         mask = observation["mask"]
         jobs = mask[:, : spec.slots * spec.choices : spec.choices] != 0
         smallest = np.where(jobs, observation["jobs"][:, :, column], np.inf).argmin(axis=1)
-        actions: npt.NDArray[np.int64] = np.where(
-            jobs.any(axis=1), smallest * spec.choices, mask.argmax(axis=1)
-        )
+        actions: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), smallest * spec.choices, mask.argmax(axis=1))
         return actions
 
     return decide
@@ -65,9 +63,7 @@ def preferences_for(terms: int, grid_steps: int | None = None) -> Floats:
     return preference_grid(terms, grid_steps or {2: 10, 3: 4}.get(terms, 2))
 
 
-def preference_metrics(
-    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats
-) -> Floats:
+def preference_metrics(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats) -> Floats:
     """(preferences, windows, terms of the preference) the network's metrics under each preference.
 
     `vec` samples no preferences itself and has one sub-environment a window.
@@ -76,9 +72,7 @@ def preference_metrics(
     columns = [tuple(vec.reward.terms).index(name) for name in terms]
     with use_device(next(network.parameters()).device, 1):  # more threads are slower for so few rows
         metrics = [
-            term_metrics(with_fixed_preference(network, dict(zip(terms, weights, strict=True))), vec, first)[
-                :, columns
-            ]
+            term_metrics(with_fixed_preference(network, dict(zip(terms, weights, strict=True))), vec, first)[:, columns]
             for weights in preferences
         ]
     return np.stack(metrics)

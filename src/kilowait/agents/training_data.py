@@ -127,16 +127,11 @@ def joined_table(jobs: JobTable, synthetic_mix: SyntheticMix) -> TrainingTable:
             name for name in shared_columns if name != "queue"
         ]  # the numbers mean other queues in the other table
     columns: dict[str, Any] = {
-        name: np.concatenate([table.column(name) for table in tables])
-        for name in (*shared_columns, *USER_COLUMNS)
+        name: np.concatenate([table.column(name) for table in tables]) for name in (*shared_columns, *USER_COLUMNS)
     }
     labels = {"queue": queues} if "queue" in shared_columns and queues is not None else {}
     joined = JobTable(
-        job_id=np.arange(1, row + 1),
-        submit_s=np.concatenate(submits),
-        labels=labels,
-        meta=jobs.meta,
-        **columns,
+        job_id=np.arange(1, row + 1), submit_s=np.concatenate(submits), labels=labels, meta=jobs.meta, **columns
     )
     return TrainingTable(joined, tuple(parts), has_log_jobs)
 

@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear_batch.score import (
-    BUCKETS,
-    COUNT,
-    HEADER,
-    MOMENTS,
-    replay_ended_jobs,
-)
+from kilowait.agents.linear_batch.score import BUCKETS, COUNT, HEADER, MOMENTS, replay_ended_jobs
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -46,11 +40,7 @@ class UserHistory:
     @classmethod
     def from_dict(cls, data: Any) -> UserHistory:
         """The inverse of `to_dict`."""
-        if (
-            not isinstance(data, dict)
-            or set(data) != {"all_users", "users"}
-            or not isinstance(data["users"], dict)
-        ):
+        if not isinstance(data, dict) or set(data) != {"all_users", "users"} or not isinstance(data["users"], dict):
             raise InputError("its user history does not consist of all_users and users: train it again")
         users = {name: _table(rows, BUCKETS + 1) for name, rows in data["users"].items()}
         return cls(_table(data["all_users"], BUCKETS), users)
@@ -68,10 +58,7 @@ def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory
     ...     user=[0, 0],
     ...     labels={"user": ("ann",)},
     ... )
-    >>> {
-    ...     cut: user_history.users["ann"][0, 0].item()
-    ...     for cut, user_history in user_histories(jobs, [1, 2]).items()
-    ... }
+    >>> {cut: user_history.users["ann"][0, 0].item() for cut, user_history in user_histories(jobs, [1, 2]).items()}
     {1: 1.0, 2: 1.85}
     """
     ordered = jobs.sorted()
@@ -128,12 +115,7 @@ def _requested_and_run_s(jobs: JobTable) -> tuple[Floats, Floats]:
 
 
 def _layout(
-    weights: Floats,
-    nodes: int,
-    max_wait_s: float,
-    user_history: UserHistory,
-    names: list[str],
-    user: npt.NDArray[Any],
+    weights: Floats, nodes: int, max_wait_s: float, user_history: UserHistory, names: list[str], user: npt.NDArray[Any]
 ) -> Floats:
     """The parameters in one array, in the layout of `linear_batch.score`."""
     count = len(names)
@@ -175,7 +157,5 @@ def _table(rows: Any, length: int) -> Floats:
             f"its user history contains {rows!r:.80}, not rows of {STATISTICS} numbers: train it again"
         ) from None
     if not np.isfinite(table).all() or (table[:, 0] < 0).any():
-        raise InputError(
-            "its user history contains numbers that are not finite, or weights below 0: train it again"
-        )
+        raise InputError("its user history contains numbers that are not finite, or weights below 0: train it again")
     return table

@@ -21,9 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments_without_debug, debug = app.without_debug(all_arguments)
     try:
         with console.plain_messages():
-            app.command().main(
-                arguments_without_debug, prog_name="kilowait", obj={"words": arguments_without_debug}
-            )
+            app.command().main(arguments_without_debug, prog_name="kilowait", obj={"words": arguments_without_debug})
         status: int | str | None = 0
     except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
         status = finished.code
@@ -35,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         from kilowait.cli.arguments import with_options
 
-        console.info(
-            f"error: {console.one_line(with_options(str(error), app.options_of(arguments_without_debug)))}"
-        )
+        console.info(f"error: {console.one_line(with_options(str(error), app.options_of(arguments_without_debug)))}")
         status = 2
     except MemoryError:
         if debug:

@@ -38,14 +38,11 @@ def anonymize(
     key: Annotated[
         Path | None,
         typer.Option(
-            "--key",
-            metavar="FILE",
-            help="Secret key; the same key gives the same pseudonyms. Never publish it.",
+            "--key", metavar="FILE", help="Secret key; the same key gives the same pseudonyms. Never publish it."
         ),
     ] = None,
     new_key: Annotated[
-        bool,
-        typer.Option("--new-key", help="Create the key file first: 32 random bytes, readable only by you."),
+        bool, typer.Option("--new-key", help="Create the key file first: 32 random bytes, readable only by you.")
     ] = False,
     hash: Annotated[
         str | None,
@@ -54,23 +51,17 @@ def anonymize(
     keep: Annotated[
         str | None,
         typer.Option(
-            "--keep",
-            metavar="C,...",
-            help="Keep unchanged what is hashed or dropped by default: account, header.",
+            "--keep", metavar="C,...", help="Keep unchanged what is hashed or dropped by default: account, header."
         ),
     ] = None,
     drop: Annotated[
         str | None,
-        typer.Option(
-            "--drop", metavar="C,...", help="Drop columns, or facts such as time_zone and max_procs."
-        ),
+        typer.Option("--drop", metavar="C,...", help="Drop columns, or facts such as time_zone and max_procs."),
     ] = None,
     coarsen: Annotated[
         str | None,
         typer.Option(
-            "--coarsen",
-            metavar="MAP",
-            help="Round values: submit_s=60s,runtime_s=10s,memory_mb=1024,nodes=pow2.",
+            "--coarsen", metavar="MAP", help="Round values: submit_s=60s,runtime_s=10s,memory_mb=1024,nodes=pow2."
         ),
     ] = None,
     shift: Annotated[
@@ -84,9 +75,7 @@ def anonymize(
     k: Annotated[
         int,
         typer.Option(
-            "--k",
-            metavar="K",
-            help="k of k-anonymity: minimum number of users with the same quasi-identifiers.",
+            "--k", metavar="K", help="k of k-anonymity: minimum number of users with the same quasi-identifiers."
         ),
     ] = 5,
     quasi_identifiers: Annotated[
@@ -103,17 +92,12 @@ def anonymize(
         bool, typer.Option("--enforce", help="Leave out jobs in classes with fewer than k users.")
     ] = False,
     fail_below_k: Annotated[
-        bool,
-        typer.Option(
-            "--fail-below-k", help="Write nothing and exit with 2 if any class has fewer than k users."
-        ),
+        bool, typer.Option("--fail-below-k", help="Write nothing and exit with 2 if any class has fewer than k users.")
     ] = False,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
-            metavar="F",
-            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
+            "--to", metavar="F", help="Format: swf, csv, parquet or batsim; by default from the name of the --out file."
         ),
     ] = None,
     jobs: options.Jobs = None,
@@ -218,17 +202,12 @@ def _show_check(result: AnonymizedLog) -> None:
     print()
     console.title(f"k-anonymity: classes of jobs with equal {', '.join(check.quasi)}")
     rows = [
-        (
-            "classes",
-            f"{check.classes:,}; {check.classes_below:,} of them with fewer than {check.k} {check.counted_in}",
-        )
+        ("classes", f"{check.classes:,}; {check.classes_below:,} of them with fewer than {check.k} {check.counted_in}")
     ]
     rows.append((f"jobs below {check.k}", f"{_share(check.jobs_below, check.jobs)}"))
     if check.has_users:
         rows.append((f"users below {check.k}", f"{_share(check.users_below, check.users)} have such a job"))
-        rows.append(
-            ("unique users", f"{_share(check.users_alone, check.users)} have a job in a class of their own")
-        )
+        rows.append(("unique users", f"{_share(check.users_alone, check.users)} have a job in a class of their own"))
     else:
         rows.append(("unique jobs", f"{_share(check.jobs_alone, check.jobs)} are alone in their class"))
     if result.suppressed:
@@ -259,17 +238,9 @@ def _show_check(result: AnonymizedLog) -> None:
 
 def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -> None:
     users = [f"users below {check.k}"] if check.has_users else []
-    rows = [
-        [
-            "without changes",
-            _share(check.jobs_below, check.jobs),
-            *([f"{check.users_below:,}"] if users else []),
-        ]
-    ]
+    rows = [["without changes", _share(check.jobs_below, check.jobs), *([f"{check.users_below:,}"] if users else [])]]
     for place, remedy in enumerate(remedies):
-        change = (
-            f"--drop {remedy.column}" if remedy.step is None else f"--coarsen {remedy.column}={remedy.step}"
-        )
+        change = f"--drop {remedy.column}" if remedy.step is None else f"--coarsen {remedy.column}={remedy.step}"
         rows.append(
             [
                 f"{'and ' if place else ''}{change}",
@@ -288,9 +259,7 @@ def _document(trace: str, result: AnonymizedLog, out: Path | None) -> dict[str, 
     check = result.check
     counts = {
         name: getattr(check, name)
-        for name in (
-            "k quasi jobs users classes classes_below jobs_below users_below users_alone jobs_alone".split()
-        )
+        for name in ("k quasi jobs users classes classes_below jobs_below users_below users_alone jobs_alone".split())
     }
     return {
         "trace": trace,

@@ -18,14 +18,8 @@ __all__ = ["VERBS", "Interrupted", "command", "options_of", "without_debug"]
 
 VERBS: dict[str, tuple[str, str]] = {
     "quickstart": ("kilowait.cli.quickstart", "Run a first comparison and training on a synthetic workload."),
-    "simulate": (
-        "kilowait.cli.simulate",
-        "Replay a job log under one scheduling policy; print waits.",
-    ),
-    "compare": (
-        "kilowait.cli.compare",
-        "Compare several policies on the same jobs, with significance tests.",
-    ),
+    "simulate": ("kilowait.cli.simulate", "Replay a job log under one scheduling policy; print waits."),
+    "compare": ("kilowait.cli.compare", "Compare several policies on the same jobs, with significance tests."),
     "report": ("kilowait.cli.report", "Write an HTML page with tables and figures from result folders."),
     "energy": ("kilowait.cli.energy", "Power of a cluster, and what power controls save on a log."),
     "train": ("kilowait.cli.train", "Train a scheduling agent on a job log."),

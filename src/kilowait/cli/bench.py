@@ -31,8 +31,7 @@ Examples:
 def bench(
     context: typer.Context,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Run only the benchmarks that take less than half a minute in total."),
+        bool, typer.Option("--quick", help="Run only the benchmarks that take less than half a minute in total.")
     ] = False,
     data: Annotated[
         Path | None,
@@ -55,9 +54,7 @@ def bench(
 
     machine = _machine()
     if not json:
-        print(
-            f"Python {machine['python']} on {machine['cpus']} cores, load {machine['load']:.2f} at the start\n"
-        )
+        print(f"Python {machine['python']} on {machine['cpus']} cores, load {machine['load']:.2f} at the start\n")
         print(f"{'':<48}{'measured':>12}  {'':<7}{'target':>12}")
     results = []
     remaining = run_benchmarks(quick=quick, data=data)
@@ -158,9 +155,7 @@ def training(
         updates=updates,
     )
     if not json:
-        print(
-            f"on {device}, {precision}, {num_envs:,} parallel environments; environment steps per second:\n"
-        )
+        print(f"on {device}, {precision}, {num_envs:,} parallel environments; environment steps per second:\n")
         print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
     results = []
     while True:
@@ -184,10 +179,7 @@ def latency(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write a figure, PNG or SVG; needs pip install 'kilowait[report]'.",
+            "--out", "-o", metavar="FILE", help="Write a figure, PNG or SVG; needs pip install 'kilowait[report]'."
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only short queues and small clusters.")] = False,
@@ -216,9 +208,7 @@ def latency(
             break
         results.append(one)
         if not json:
-            print(
-                f"{one.policy:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True
-            )
+            print(f"{one.policy:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True)
     slopes = measuring.slopes(results)
     if out is not None:
         from kilowait.report.latency_figure import draw_latencies
@@ -241,10 +231,7 @@ def predict(
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs",
-            metavar="N",
-            min=500,
-            help="Jobs of the synthetic workload that the predictor is fitted to.",
+            "--jobs", metavar="N", min=500, help="Jobs of the synthetic workload that the predictor is fitted to."
         ),
     ] = 12_000,
     json: options.Json = False,
@@ -281,9 +268,4 @@ def _show(measure: BenchResult) -> None:
 
 def _machine() -> dict[str, Any]:
     load = os.getloadavg()[0]
-    return {
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
-        "cpu": platform.machine(),
-        "load": load,
-    }
+    return {"python": platform.python_version(), "cpus": os.cpu_count(), "cpu": platform.machine(), "load": load}

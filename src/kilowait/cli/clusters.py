@@ -54,9 +54,7 @@ def clusters(
         for index, group in enumerate(preset.groups)
     ]
     console.table(
-        ["cluster", "group", "nodes", "cores per node", "memory per node", "GPUs per node", "allocates"],
-        rows,
-        left=2,
+        ["cluster", "group", "nodes", "cores per node", "memory per node", "GPUs per node", "allocates"], rows, left=2
     )
 
 
@@ -86,6 +84,4 @@ def _show_gpus(json: bool) -> None:
         ],
     )
     print()
-    console.table(
-        ["placement", "where a job is placed"], [[name, text] for name, text in PLACEMENTS.items()], left=2
-    )
+    console.table(["placement", "where a job is placed"], [[name, text] for name, text in PLACEMENTS.items()], left=2)

@@ -68,9 +68,7 @@ def compare(
     ] = None,
     window: Annotated[
         str,
-        typer.Option(
-            "--window", metavar="N|SPAN", help="Length of a window: a number of jobs, or a span such as 7d."
-        ),
+        typer.Option("--window", metavar="N|SPAN", help="Length of a window: a number of jobs, or a span such as 7d."),
     ] = "1024",
     warmup: Annotated[
         str,
@@ -217,9 +215,7 @@ def compare(
         users=with_user_estimates and runtime_predictor is not None,
     )
     protocol = parse_window_options(windows, window, warmup, split, seed, policy_configs)
-    scenarios = tuple(
-        options.scenario_from_options(context, trace, placement=single_placement) for trace in traces
-    )
+    scenarios = tuple(options.scenario_from_options(context, trace, placement=single_placement) for trace in traces)
     plan = planning.ComparisonPlan(scenarios, policy_configs, protocol, metric)
     with console.status() as update:
         update(f"reading {', '.join(traces)} ...")
@@ -238,9 +234,7 @@ def compare(
                 console.info(f"finished runs are stored in {cache.folder}; repeat the command to resume")
             raise
     if cache is not None and cache.hits:
-        console.note(
-            f"{cache.hits:,} of {ready.cell_count:,} runs were read from the folder and not repeated"
-        )
+        console.note(f"{cache.hits:,} of {ready.cell_count:,} runs were read from the folder and not repeated")
     results = [summarize_comparison(contest, metric, seed=seed) for contest in comparisons]
     if node_level:
         for entry, gpus in zip(results, planning.gpu_tables(ready, comparisons), strict=True):
@@ -248,14 +242,7 @@ def compare(
     if out is not None and cache is not None:
         command_line = console.command(context)
         planning.save(
-            out,
-            ready,
-            comparisons,
-            {"traces": results},
-            cache,
-            command=command_line,
-            date=console.today(),
-            force=force,
+            out, ready, comparisons, {"traces": results}, cache, command=command_line, date=console.today(), force=force
         )
     for entry in results:
         for note in entry["notes"]:

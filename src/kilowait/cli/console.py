@@ -183,10 +183,7 @@ def table(
 
     cells = [
         [
-            Text(
-                text + _star(marked, row, place, left),
-                style="bold green" if (row, place) in (marked or ()) else "",
-            )
+            Text(text + _star(marked, row, place, left), style="bold green" if (row, place) in (marked or ()) else "")
             for place, text in enumerate(line)
         ]
         for row, line in enumerate(rows)
@@ -286,12 +283,7 @@ def progress(steps: int) -> Iterator[Progress | None]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
         bar.add_task("", total=steps)
         yield bar

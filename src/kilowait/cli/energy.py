@@ -29,9 +29,7 @@ Examples:
 
 @app.command(epilog=_DESCRIBE_EPILOG)
 def describe(
-    model: Annotated[
-        str, typer.Argument(metavar="PRESET|FILE", help="A power model: a preset or a TOML file.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A power model: a preset or a TOML file.")],
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -49,15 +47,11 @@ def describe(
     ] = None,
     temperature: Annotated[
         float,
-        typer.Option(
-            "--temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."
-        ),
+        typer.Option("--temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."),
     ] = 20.0,
     wet_bulb: Annotated[
         float,
-        typer.Option(
-            "--wet-bulb", metavar="C", help="Wet-bulb temperature in °C, for cooling that depends on it."
-        ),
+        typer.Option("--wet-bulb", metavar="C", help="Wet-bulb temperature in °C, for cooling that depends on it."),
     ] = 15.0,
     json: options.Json = False,
 ) -> None:
@@ -82,14 +76,11 @@ def controls(
     trace: options.Trace,
     cluster: options.Cluster = "auto",
     power: Annotated[
-        str,
-        typer.Option(metavar="P", help="Power model: a preset, a TOML file, or auto: the cluster's own."),
+        str, typer.Option(metavar="P", help="Power model: a preset, a TOML file, or auto: the cluster's own.")
     ] = "auto",
     policy: Annotated[
         str,
-        typer.Option(
-            "--policy", "-p", metavar="P", help="Policy that orders the wait queue, as in kilowait simulate."
-        ),
+        typer.Option("--policy", "-p", metavar="P", help="Policy that orders the wait queue, as in kilowait simulate."),
     ] = "fcfs",
     backfill: Annotated[
         str | None,
@@ -169,10 +160,7 @@ def controls(
     cache = None if out is None else ready.cell_cache(out)
     with steps(ready.cell_count) as step:
         comparison = planning.run(
-            ready,
-            workers=workers,
-            cache=cache,
-            progress=lambda cell, ran: step(ready.policies[cell[1]].label, True),
+            ready, workers=workers, cache=cache, progress=lambda cell, ran: step(ready.policies[cell[1]].label, True)
         )[0]
     result = summarize_comparison(comparison, ready.plan.metric, seed=0, bounds=False)
     if out is not None and cache is not None:

@@ -20,8 +20,7 @@ Examples:
 @app.command(epilog=_EPILOG)
 def export(
     agent: Annotated[
-        Path,
-        typer.Argument(help="Network written by kilowait train: its folder or agent.pt.", show_default=False),
+        Path, typer.Argument(help="Network written by kilowait train: its folder or agent.pt.", show_default=False)
     ],
     to: Annotated[
         str, typer.Option("--to", metavar="F", help="Format: onnx, torchscript, or pt2 (torch.export).")
@@ -29,10 +28,7 @@ def export(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write; by default FOLDER.onnx, .ts or .pt2 next to the folder.",
+            "--out", "-o", metavar="FILE", help="File to write; by default FOLDER.onnx, .ts or .pt2 next to the folder."
         ),
     ] = None,
     json: options.Json = False,

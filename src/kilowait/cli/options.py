@@ -65,8 +65,7 @@ __all__ = [
 ]
 
 WORKLOAD_SYNTAX = (
-    "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or "
-    "gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
+    "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
 )
 
 # -- jobs and cluster ------------------------------------------------------------------------------
@@ -98,15 +97,12 @@ Cluster = Annotated[
     ),
 ]
 Jobs = Annotated[
-    str | None,
-    typer.Option("--jobs", metavar="N|A:B", help="Use only the first N jobs, or jobs A to B - 1."),
+    str | None, typer.Option("--jobs", metavar="N|A:B", help="Use only the first N jobs, or jobs A to B - 1.")
 ]
 Columns = Annotated[
     str | None,
     typer.Option(
-        "--columns",
-        metavar="MAP",
-        help="Columns of a CSV or Parquet file: submit_s=submitted,estimate_s=limit_min*60.",
+        "--columns", metavar="MAP", help="Columns of a CSV or Parquet file: submit_s=submitted,estimate_s=limit_min*60."
     ),
 ]
 Format = Annotated[
@@ -118,20 +114,14 @@ Format = Annotated[
         "supercloud, google2011, google2019. Detected from the content by default.",
     ),
 ]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")
-]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")]
 Load = Annotated[
     float | None,
-    typer.Option(
-        "--load", metavar="X", help="Scale the times between arrivals to this offered load, e.g. 0.9."
-    ),
+    typer.Option("--load", metavar="X", help="Scale the times between arrivals to this offered load, e.g. 0.9."),
 ]
 IgnoreDependencies = Annotated[
     bool,
-    typer.Option(
-        "--ignore-dependencies", help="Submit every job at its logged time, even if it depends on another."
-    ),
+    typer.Option("--ignore-dependencies", help="Submit every job at its logged time, even if it depends on another."),
 ]
 OnOversized = Annotated[
     str,
@@ -237,10 +227,7 @@ CheckpointInterval = Annotated[
 CheckpointLoadTime = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint-load-time",
-        metavar="SPAN",
-        help="GPU clusters: time to load a checkpoint.",
-        show_default=False,
+        "--checkpoint-load-time", metavar="SPAN", help="GPU clusters: time to load a checkpoint.", show_default=False
     ),
 ]
 CheckpointWriteTime = Annotated[
@@ -335,21 +322,16 @@ GpuPowerCap = Annotated[
 ]
 Carbon = Annotated[
     str | None,
-    typer.Option(
-        "--carbon", metavar="FILE", help="Carbon intensity over time, CSV or JSON; adds CO2 emissions."
-    ),
+    typer.Option("--carbon", metavar="FILE", help="Carbon intensity over time, CSV or JSON; adds CO2 emissions."),
 ]
 CarbonScope = Annotated[
     str,
     typer.Option(
-        "--carbon-scope",
-        metavar="life-cycle|direct",
-        help="Which emissions to count, if the data contain both.",
+        "--carbon-scope", metavar="life-cycle|direct", help="Which emissions to count, if the data contain both."
     ),
 ]
 Price = Annotated[
-    str | None,
-    typer.Option("--price", metavar="FILE", help="Electricity price over time, CSV; adds the cost."),
+    str | None, typer.Option("--price", metavar="FILE", help="Electricity price over time, CSV; adds the cost.")
 ]
 Weather = Annotated[
     str | None,
@@ -396,9 +378,7 @@ Forecast = Annotated[
 ]
 LogStart = Annotated[
     str | None,
-    typer.Option(
-        "--log-start", metavar="DATE", help="Date of the first submission (UTC), for logs without dates."
-    ),
+    typer.Option("--log-start", metavar="DATE", help="Date of the first submission (UTC), for logs without dates."),
 ]
 RepeatSignals = Annotated[
     bool,
@@ -423,16 +403,12 @@ TestFraction = Annotated[
 Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Length of a window in jobs.")]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers", metavar="N", min=1, help="Worker processes. By default chosen by the amount of work."
-    ),
+    typer.Option("--workers", metavar="N", min=1, help="Worker processes. By default chosen by the amount of work."),
 ]
 By = Annotated[
     str | None,
     typer.Option(
-        "--by",
-        metavar="KIND",
-        help="Also show results by class of job: size, runtime, user, account, queue, qos.",
+        "--by", metavar="KIND", help="Also show results by class of job: size, runtime, user, account, queue, qos."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

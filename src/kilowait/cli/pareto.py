@@ -57,9 +57,7 @@ def pareto(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Random seed of the confidence intervals.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the confidence intervals.")] = 0,
     power: options.Power = None,
     power_controls: Annotated[
         str | None,
@@ -129,9 +127,7 @@ def pareto(
 def show_front(front: Mapping[str, Any]) -> None:
     """Print the table of a Pareto front."""
     terms = list(front["terms"])
-    print(
-        f"test jobs: {front['windows']} windows of {front['window_jobs']:,} jobs; means and 95 % intervals\n"
-    )
+    print(f"test jobs: {front['windows']} windows of {front['window_jobs']:,} jobs; means and 95 % intervals\n")
     print("".join(f"{'weight ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
     for point in front["points"]:
         weights = "".join(f"{point['preference'][name]:>20.2f}" for name in terms)

@@ -26,10 +26,7 @@ def policies(json: options.Json = False) -> None:
     from kilowait.policies import POLICIES, describe_policies, resolve
     from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
-    meanings = {
-        **describe_policies(),
-        **{name: _first_line(rounds) for name, rounds in ROUND_BASED_POLICIES.items()},
-    }
+    meanings = {**describe_policies(), **{name: _first_line(rounds) for name, rounds in ROUND_BASED_POLICIES.items()}}
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
     parameters |= {name: [] for name in ROUND_BASED_POLICIES}
     node_level = {name: name in ROUND_BASED_POLICIES or resolve(name).node_level for name in meanings}

@@ -53,24 +53,17 @@ LabelSource = Annotated[
 PowerModel = Annotated[
     str | None,
     typer.Option(
-        "--power",
-        metavar="P",
-        help="Power model for power and energy: a preset or a TOML file.",
-        show_default=False,
+        "--power", metavar="P", help="Power model for power and energy: a preset or a TOML file.", show_default=False
     ),
 ]
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder written by kilowait predict fit.", show_default=False)
 ]
 Table = Annotated[
-    Path,
-    typer.Option("--out", "-o", metavar="FILE", help="Table to write: .parquet or .csv.", show_default=False),
+    Path, typer.Option("--out", "-o", metavar="FILE", help="Table to write: .parquet or .csv.", show_default=False)
 ]
 Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads", metavar="N", min=1, help="CPU threads of the models; results do not depend on it."
-    ),
+    int, typer.Option("--threads", metavar="N", min=1, help="CPU threads of the models; results do not depend on it.")
 ]
 Seed = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
@@ -219,17 +212,13 @@ def fit(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the predictor.", show_default=False)
     ],
     model: Annotated[
-        str,
-        typer.Option("--model", "-m", metavar="M", help="Prediction model, as in kilowait predict score."),
+        str, typer.Option("--model", "-m", metavar="M", help="Prediction model, as in kilowait predict score.")
     ] = "forest",
     target: Target = "runtime",
     tune: Annotated[
         int,
         typer.Option(
-            "--tune",
-            metavar="N",
-            min=0,
-            help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
+            "--tune", metavar="N", min=0, help="Hyperparameter settings to try on the earlier jobs; 0: the defaults."
         ),
     ] = 0,
     history: History = "auto",
@@ -267,9 +256,7 @@ def fit(
             tune=tune,
             seed=seed,
             threads=threads,
-            progress=lambda trial: update(
-                f"settings {trial.number} of {tune}: {console.number(trial.metric)} ..."
-            ),
+            progress=lambda trial: update(f"settings {trial.number} of {tune}: {console.number(trial.metric)} ..."),
         )
     manifest = loaded.workload.provenance(trace, console.command(context), console.today())
     save_predictor(predictor, out, manifest=manifest, force=force)
@@ -294,12 +281,7 @@ def apply(
     strict: options.Strict = False,
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
-    from kilowait.experiments.predictors import (
-        check_table_name,
-        predicted_columns,
-        task_for_predictor,
-        write_columns,
-    )
+    from kilowait.experiments.predictors import check_table_name, predicted_columns, task_for_predictor, write_columns
     from kilowait.predict.predictor import load
 
     check_table_name(out)
@@ -317,9 +299,7 @@ def explain(
     job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
     history: History = "auto",
     cluster: options.Cluster = "auto",
-    features: Annotated[
-        int, typer.Option("--features", metavar="N", min=1, help="Number of features to show.")
-    ] = 8,
+    features: Annotated[int, typer.Option("--features", metavar="N", min=1, help="Number of features to show.")] = 8,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,

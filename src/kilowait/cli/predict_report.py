@@ -21,14 +21,11 @@ def report(
     context: typer.Context,
     trace: options.Trace,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for kilowait report.", show_default=False),
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for kilowait report.", show_default=False)
     ],
     job: Annotated[
         list[int] | None,
-        typer.Option(
-            "--job", metavar="ID", help="Explain the prediction of this job; repeatable.", show_default=False
-        ),
+        typer.Option("--job", metavar="ID", help="Explain the prediction of this job; repeatable.", show_default=False),
     ] = None,
     cluster: options.Cluster = "auto",
     seed: Annotated[
@@ -59,12 +56,7 @@ def report(
         update(f"reading {trace} ...")
         workload, machine, notes = prepare_scenario(scenario)
         report = prediction_report(
-            workload.jobs,
-            machine,
-            trace=Path(trace).name,
-            ids=job or (),
-            seed=seed,
-            progress=update,
+            workload.jobs, machine, trace=Path(trace).name, ids=job or (), seed=seed, progress=update
         )
     for note in notes:
         console.note(note)
@@ -75,9 +67,7 @@ def report(
     if json:
         console.json_document({"scenario": settings, "notes": notes, "predictions": report, "out": out})
         return
-    print(
-        f"the last {report['test_jobs']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n"
-    )
+    print(f"the last {report['test_jobs']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n")
     console.table(
         ["prediction", "accuracy", "log-RMSE", "mean error", "too short"],
         [

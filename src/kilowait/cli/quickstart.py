@@ -22,17 +22,12 @@ Example:
 def quickstart(
     context: typer.Context,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for the page, the figures and the agent."),
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the page, the figures and the agent.")
     ] = Path("runs/quickstart"),
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Random seed of the workload and the training.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the workload and the training.")] = 0,
     fast: Annotated[
         bool,
-        typer.Option(
-            "--fast", help="Takes seconds instead of minutes; the training is too short for a good agent."
-        ),
+        typer.Option("--fast", help="Takes seconds instead of minutes; the training is too short for a good agent."),
     ] = False,
 ) -> None:
     """Compare policies, train an agent and write a page with figures, on a synthetic workload.
@@ -61,6 +56,4 @@ def quickstart(
     show_sentences(result.results)
     show_fairness(result.results)
     print(f"\ndone in {time.perf_counter() - began:.0f} s; the page with figures: {result.report}")
-    print(
-        f"use the agent on another log: kilowait compare TRACE --policies saf,agent:{result.agent / 'agent.json'}"
-    )
+    print(f"use the agent on another log: kilowait compare TRACE --policies saf,agent:{result.agent / 'agent.json'}")

@@ -42,9 +42,7 @@ def report(
         typer.Option("--figures", metavar="DIR", help="Also write every figure as SVG and PNG, for papers."),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Random seed of the bootstrap intervals.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the bootstrap intervals.")] = 0,
 ) -> None:
     """Write one self-contained HTML page from one or more result folders.
 

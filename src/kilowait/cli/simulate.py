@@ -114,9 +114,7 @@ def simulate(
     if out is not None:
         check_writable(out, force=force)
     if gpu_power_cap is not None and "," in gpu_power_cap:
-        raise InputError(
-            f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several"
-        )
+        raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
     scenario = options.scenario_from_options(
         context,
         trace,

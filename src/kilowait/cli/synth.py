@@ -59,26 +59,18 @@ def fit(
     trace: options.Trace,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the generator.")],
     model: Annotated[
-        str,
-        typer.Option("--model", "-m", metavar="M", help="Generator; see kilowait synth list."),
+        str, typer.Option("--model", "-m", metavar="M", help="Generator; see kilowait synth list.")
     ] = "transformer",
     seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="N", min=0, help="Random seed; the same seed gives the same generator."
-        ),
+        int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same generator.")
     ] = 0,
     settings: Annotated[
         str | None,
-        typer.Option(
-            "--set", metavar="S=V,...", help="Hyperparameters of the generator; see kilowait synth list."
-        ),
+        typer.Option("--set", metavar="S=V,...", help="Hyperparameters of the generator; see kilowait synth list."),
     ] = None,
     keep_names: Annotated[
         bool,
-        typer.Option(
-            "--keep-names", help="Keep IDs and names of users and accounts, in the folder and in samples."
-        ),
+        typer.Option("--keep-names", help="Keep IDs and names of users and accounts, in the folder and in samples."),
     ] = False,
     device: Annotated[
         str,
@@ -87,8 +79,7 @@ def fit(
         ),
     ] = "auto",
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume an interrupted fit from its last checkpoint."),
+        bool, typer.Option("--resume", help="Resume an interrupted fit from its last checkpoint.")
     ] = False,
     jobs: options.Jobs = None,
     columns: options.Columns = None,
@@ -139,21 +130,15 @@ def fit(
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder written by kilowait synth fit.")],
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write, as in kilowait traces convert."),
+        Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, as in kilowait traces convert.")
     ],
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-n", metavar="N", min=1, help="Number of jobs.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-n", metavar="N", min=1, help="Number of jobs.")] = None,
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days", metavar="D", help="Instead of --jobs: number of days; may be more than the log has."
-        ),
+        typer.Option("--days", metavar="D", help="Instead of --jobs: number of days; may be more than the log has."),
     ] = None,
     seed: Annotated[
-        int,
-        typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same jobs."),
+        int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same jobs.")
     ] = 0,
     load: Annotated[
         float | None,
@@ -202,9 +187,7 @@ def sample(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
-            metavar="F",
-            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
+            "--to", metavar="F", help="Format: swf, csv, parquet or batsim; by default from the name of the --out file."
         ),
     ] = None,
     allow_pickle_with: Annotated[
@@ -265,11 +248,7 @@ def list_(json: options.Json = False) -> None:
         console.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return
     cells = [
-        [
-            name,
-            what,
-            ", ".join(f"{key}={'auto' if value in (None, '') else value}" for key, value in known.items()),
-        ]
+        [name, what, ", ".join(f"{key}={'auto' if value in (None, '') else value}" for key, value in known.items())]
         for name, what, known in rows
     ]
     console.table(["name", "description", "hyperparameters"], cells, left=3)

@@ -43,8 +43,7 @@ def score(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write a folder for kilowait report."),
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Write a folder for kilowait report.")
     ] = None,
     policies: Annotated[
         str,
@@ -56,9 +55,7 @@ def score(
         ),
     ] = "fcfs,sjf",
     cluster: options.Cluster = "auto",
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the classifier.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the classifier.")] = 0,
     jobs: options.Jobs = None,
     json: options.Json = False,
     force: options.Force = False,
@@ -223,11 +220,7 @@ def _show_privacy(score: SyntheticScore) -> None:
                 console.percent(leaks.copied_pairs),
                 console.percent(leaks.copied_pairs_of_held_out),
             ],
-            [
-                "closer to a training job than to a held-out job",
-                console.percent(leaks.nearer_to_seen),
-                "50.0 %",
-            ],
+            ["closer to a training job than to a held-out job", console.percent(leaks.nearer_to_seen), "50.0 %"],
             [
                 "distance to the closest training and held-out job",
                 f"{leaks.closest_seen:.3f}",

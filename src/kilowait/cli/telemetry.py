@@ -44,13 +44,9 @@ Examples:
 
 Samples = Annotated[
     Path,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="FILE.csv, or the folder FILE.parquet; new samples are appended."
-    ),
+    typer.Option("--out", "-o", metavar="FILE", help="FILE.csv, or the folder FILE.parquet; new samples are appended."),
 ]
-Interval = Annotated[
-    str, typer.Option("--interval", metavar="SPAN", help="Time between samples: 1s, 0.1s, 1m.")
-]
+Interval = Annotated[str, typer.Option("--interval", metavar="SPAN", help="Time between samples: 1s, 0.1s, 1m.")]
 Duration = Annotated[
     str | None,
     typer.Option(
@@ -63,10 +59,7 @@ Duration = Annotated[
 Host = Annotated[
     str | None,
     typer.Option(
-        "--host",
-        metavar="NAME",
-        help="Name of this node in Slurm; by default its host name.",
-        show_default=False,
+        "--host", metavar="NAME", help="Name of this node in Slurm; by default its host name.", show_default=False
     ),
 ]
 
@@ -76,11 +69,7 @@ Host = Annotated[
 
 @app.command(epilog=_GPU)
 def gpu(
-    out: Samples,
-    interval: Interval = "1s",
-    duration: Duration = None,
-    host: Host = None,
-    json: options.Json = False,
+    out: Samples, interval: Interval = "1s", duration: Duration = None, host: Host = None, json: options.Json = False
 ) -> None:
     """Sample the NVIDIA GPUs of this machine: power, energy, utilization, memory, temperature, clock frequency.
 
@@ -97,9 +86,9 @@ def cpu(
     interval: Interval = "1s",
     duration: Duration = None,
     host: Host = None,
-    root: Annotated[
-        Path, typer.Option("--root", metavar="DIR", help="Folder of the powercap counters.")
-    ] = Path("/sys/class/powercap"),
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="Folder of the powercap counters.")] = Path(
+        "/sys/class/powercap"
+    ),
     json: options.Json = False,
 ) -> None:
     """Sample the energy counters (RAPL) of the CPUs and memory of this machine. Most systems require root.
@@ -114,9 +103,7 @@ def cpu(
     _sample_to(meter, out, interval, duration, json)
 
 
-def _sample_to(
-    meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str | None, json: bool
-) -> None:
+def _sample_to(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str | None, json: bool) -> None:
     from kilowait.telemetry.meters import open_recorder, sample
     from kilowait.units import parse_duration
 
@@ -131,16 +118,12 @@ def _sample_to(
             update(f"{meter.host}{power}; {_counts(state)}; Ctrl-C stops")
 
         try:
-            final = sample(
-                meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, on_progress=report
-            )
+            final = sample(meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, on_progress=report)
         finally:
             recorder.close()
             meter.close()
     if json:
-        counts = {
-            name: getattr(final, name) for name in ("ticks", "rows", "missed", "clock_changes", "elapsed_s")
-        }
+        counts = {name: getattr(final, name) for name in ("ticks", "rows", "missed", "clock_changes", "elapsed_s")}
         console.json_document({"host": meter.host, "out": out, **counts})
         return
     print(f"{meter.host}: {meter.describe()}")
@@ -151,9 +134,7 @@ def _counts(state: SamplingProgress) -> str:
     parts = [f"{console.count(state.ticks, 'tick')} in {console.span(state.elapsed_s)}"]
     parts += [f"{state.missed:,} missed"] if state.missed else []
     parts += (
-        [f"the system clock was changed {console.count(state.clock_changes, 'time')}"]
-        if state.clock_changes
-        else []
+        [f"the system clock was changed {console.count(state.clock_changes, 'time')}"] if state.clock_changes else []
     )
     return ", ".join(parts)
 
@@ -181,50 +162,34 @@ def _stopping() -> Iterator[threading.Event]:
 
 @app.command(epilog=_CARBON)
 def carbon(
-    service: Annotated[
-        str, typer.Argument(metavar="SERVICE", help="gb (carbonintensity.org.uk) or electricity-maps.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write; new values are added.")
-    ],
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="gb (carbonintensity.org.uk) or electricity-maps.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write; new values are added.")],
     zone: Annotated[
-        str | None,
-        typer.Option("--zone", metavar="Z", help="electricity-maps: zone, e.g. DE.", show_default=False),
+        str | None, typer.Option("--zone", metavar="Z", help="electricity-maps: zone, e.g. DE.", show_default=False)
     ] = None,
     region: Annotated[
         int | None,
         typer.Option(
-            "--region",
-            metavar="N",
-            help="gb: region, 1 to 17; by default the whole country.",
-            show_default=False,
+            "--region", metavar="N", help="gb: region, 1 to 17; by default the whole country.", show_default=False
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="DATE", help="First date (UTC); by default one day ago.", show_default=False
-        ),
+        typer.Option("--since", metavar="DATE", help="First date (UTC); by default one day ago.", show_default=False),
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="DATE", help="Last date (UTC); by default now.", show_default=False),
+        str | None, typer.Option("--until", metavar="DATE", help="Last date (UTC); by default now.", show_default=False)
     ] = None,
     latest: Annotated[bool, typer.Option("--latest", help="Download only the current value.")] = False,
     every: Annotated[
         str | None,
         typer.Option(
-            "--every",
-            metavar="SPAN",
-            help="Repeat at this interval, e.g. 30m, until Ctrl-C.",
-            show_default=False,
+            "--every", metavar="SPAN", help="Repeat at this interval, e.g. 30m, until Ctrl-C.", show_default=False
         ),
     ] = None,
     duration: Annotated[
         str | None,
-        typer.Option(
-            "--duration", metavar="SPAN", help="With --every: how long to repeat.", show_default=False
-        ),
+        typer.Option("--duration", metavar="SPAN", help="With --every: how long to repeat.", show_default=False),
     ] = None,
     carbon_scope: options.CarbonScope = "life-cycle",
     token_file: Annotated[
@@ -237,13 +202,11 @@ def carbon(
         ),
     ] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", metavar="URL", help="Other address of the service.", show_default=False),
+        str | None, typer.Option("--base-url", metavar="URL", help="Other address of the service.", show_default=False)
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="SPAN", help="Timeout of a request.")] = "30s",
     cache: Annotated[
-        Path | None,
-        typer.Option("--cache", metavar="DIR", help="Cache folder for past values.", show_default=False),
+        Path | None, typer.Option("--cache", metavar="DIR", help="Cache folder for past values.", show_default=False)
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -262,13 +225,9 @@ def carbon(
         token=read_token(token_file) if service == "electricity-maps" else None,
         on_message=console.note,
     )
-    span = requested_span(
-        since, until, client.now(), latest=latest, again=every is not None or duration is not None
-    )
+    span = requested_span(since, until, client.now(), latest=latest, again=every is not None or duration is not None)
     if every is not None:
-        _follow(
-            source, out, client, parse_duration(every), None if duration is None else parse_duration(duration)
-        )
+        _follow(source, out, client, parse_duration(every), None if duration is None else parse_duration(duration))
         return
     with console.busy(f"downloading from {service} ..."):
         fetched = fetch_carbon(source, out, client, span_s=span, latest=latest)
@@ -316,9 +275,7 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
 
     try:
         print(read_carbon(out).describe())
-    except (
-        InputError
-    ) as problem:  # The data of the service have gaps; the file is correct, and its reader must decide.
+    except InputError as problem:  # The data of the service have gaps; the file is correct, and its reader must decide.
         console.note(str(problem))
     changed = f", {fetched.changed:,} replaced" if fetched.changed else ""
     print(f"{console.count(fetched.values, 'value')} in {out}: {fetched.added:,} new{changed}")
@@ -331,9 +288,7 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
 def label(
     samples: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SAMPLES...", help="Files and folders written by kilowait telemetry gpu and cpu."
-        ),
+        typer.Argument(metavar="SAMPLES...", help="Files and folders written by kilowait telemetry gpu and cpu."),
     ],
     jobs: Annotated[str, typer.Option("--jobs", metavar="TRACE", help="Job log with start times.")],
     out: Annotated[
@@ -449,9 +404,6 @@ def _show_labels(labelled: LabelledJobs) -> None:
             ("labelled jobs", kwh(result["labelled_j"])),
             ("other jobs", kwh(result["unlabelled_j"])),
             ("no job", kwh(result["unattributed_j"])),
-            (
-                "not measured",
-                f"{console.number(result['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",
-            ),
+            ("not measured", f"{console.number(result['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps"),
         ]
     )

@@ -36,9 +36,7 @@ Example:
 
 @app.command(epilog=_DESCRIBE)
 def describe(
-    traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")
-    ],
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
     cluster: options.Cluster = "auto",
     columns: options.Columns = None,
     format: options.Format = None,
@@ -122,12 +120,10 @@ def list_(json: options.Json = False) -> None:
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a log; see kilowait traces list.")],
     cache: Annotated[
-        Path | None,
-        typer.Option("--cache", metavar="DIR", help="Folder for downloaded logs.", show_default=False),
+        Path | None, typer.Option("--cache", metavar="DIR", help="Folder for downloaded logs.", show_default=False)
     ] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", metavar="URL", help="Mirror of the archive.", show_default=False),
+        str | None, typer.Option("--base-url", metavar="URL", help="Mirror of the archive.", show_default=False)
     ] = None,
 ) -> None:
     """Download a log of the Parallel Workloads Archive by name, unless it is cached, and print its path.

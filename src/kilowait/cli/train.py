@@ -38,10 +38,7 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Folder for the agent and results.json; by default runs/ALGO-LOG-seedN.",
+            "--out", "-o", metavar="DIR", help="Folder for the agent and results.json; by default runs/ALGO-LOG-seedN."
         ),
     ] = None,
     algo: Annotated[
@@ -107,21 +104,17 @@ def train(
     ] = None,
     window: options.Window = 1024,
     total_timesteps: Annotated[
-        int,
-        typer.Option("--total-timesteps", metavar="N", min=1, help="Networks: training steps (decisions)."),
+        int, typer.Option("--total-timesteps", metavar="N", min=1, help="Networks: training steps (decisions).")
     ] = 1_000_000,
     num_envs: Annotated[
-        int,
-        typer.Option("--num-envs", metavar="N", min=1, help="Networks: environments that run in parallel."),
+        int, typer.Option("--num-envs", metavar="N", min=1, help="Networks: environments that run in parallel.")
     ] = 32,
     episode_jobs: Annotated[
         int, typer.Option("--episode-jobs", metavar="N", min=1, help="Networks: jobs per episode.")
     ] = 256,
     queue_window: Annotated[
         int,
-        typer.Option(
-            "--queue-window", metavar="N", min=1, help="Networks: number of waiting jobs in the observation."
-        ),
+        typer.Option("--queue-window", metavar="N", min=1, help="Networks: number of waiting jobs in the observation."),
     ] = 64,
     objectives: Annotated[
         str | None,
@@ -138,16 +131,12 @@ def train(
     ] = None,
     sla: Annotated[
         str,
-        typer.Option(
-            "--sla", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."
-        ),
+        typer.Option("--sla", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."),
     ] = "4h",
     max_wait: Annotated[
         str | None,
         typer.Option(
-            "--max-wait",
-            metavar="SPAN",
-            help="A job that has waited longer, e.g. 12h or 3d, is scheduled first.",
+            "--max-wait", metavar="SPAN", help="A job that has waited longer, e.g. 12h or 3d, is scheduled first."
         ),
     ] = None,
     load_curriculum: Annotated[
@@ -170,17 +159,13 @@ def train(
     ] = None,
     expert_steps: Annotated[
         int,
-        typer.Option(
-            "--expert-steps", metavar="N", min=1, help="Networks: demonstrations (decisions) of the expert."
-        ),
+        typer.Option("--expert-steps", metavar="N", min=1, help="Networks: demonstrations (decisions) of the expert."),
     ] = 50_000,
     synthetic: train_synthetic.Folders = None,
     synthetic_share: train_synthetic.Share = None,
     synthetic_curriculum: train_synthetic.Curriculum = None,
     synthetic_jobs: train_synthetic.Jobs = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="D", help="Networks: device, cpu or cuda.")
-    ] = "cpu",
+    device: Annotated[str, typer.Option("--device", metavar="D", help="Networks: device, cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
         typer.Option(
@@ -199,9 +184,7 @@ def train(
     ] = None,
     wandb: Annotated[
         str | None,
-        typer.Option(
-            "--wandb", metavar="PROJECT", help="Networks: also log to Weights & Biases, if installed."
-        ),
+        typer.Option("--wandb", metavar="PROJECT", help="Networks: also log to Weights & Biases, if installed."),
     ] = None,
     power: options.Power = None,
     power_controls: Annotated[
@@ -255,18 +238,12 @@ def train(
         file = read_hyperparameters(
             hyperparameters, algo=explicit_options.get("algo"), network=explicit_options.get("network")
         )
-        algo, network, settings_from_options = (
-            file.algo,
-            file.network,
-            {"hyperparameters": file.hyperparameters},
-        )
+        algo, network, settings_from_options = (file.algo, file.network, {"hyperparameters": file.hyperparameters})
     trace = synthetic_workload_for(cluster) if trace is None else trace
     if out is None:
         out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
     if algo == CMA_ES and expert is not None:
-        raise InputError(
-            f"--expert {expert} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
-        )
+        raise InputError(f"--expert {expert} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out")
     if prediction_features and (algo == CMA_ES or runtime_predictor in (None, "last2")):
         raise InputError(
             "--prediction-features adds predictions to the observation of networks; it needs --algo ppo, a2c, d3qn or "
@@ -277,9 +254,7 @@ def train(
             raise InputError(
                 f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo"
             )
-        settings_from_options["objectives"] = tuple(
-            name.strip() for name in objectives.split(",") if name.strip()
-        )
+        settings_from_options["objectives"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
     if algo != CMA_ES:
         from kilowait.cli.train_rl import train_network
 

@@ -56,9 +56,7 @@ def train_batch_agent(
             training,
             trace=trace,
             progress=lambda done: step(
-                f"candidates at {done.training:.3f} of the initial objective",
-                done.number % 10 == 0,
-                done.number,
+                f"candidates at {done.training:.3f} of the initial objective", done.number % 10 == 0, done.number
             ),
             folder=state,
             resume=resume,
@@ -69,9 +67,9 @@ def train_batch_agent(
             agent, BASELINES, workload.jobs, machine, training, trace=trace, clairvoyant=True
         )
         evaluation = summarize_comparison(comparison, training.objective, seed=training.seed)
-    manifest = workload.provenance(
-        trace, console.command(context), console.today()
-    ) | train_synthetic.synthetic_record(generated)
+    manifest = workload.provenance(trace, console.command(context), console.today()) | train_synthetic.synthetic_record(
+        generated
+    )
     train_batch.save_agent(
         out,
         agent,

@@ -16,14 +16,7 @@ __all__ = ["train_gpu_agent"]
 
 
 def train_gpu_agent(
-    context: typer.Context,
-    trace: str,
-    out: Path,
-    settings: Mapping[str, Any],
-    *,
-    resume: bool,
-    json: bool,
-    force: bool,
+    context: typer.Context, trace: str, out: Path, settings: Mapping[str, Any], *, resume: bool, json: bool, force: bool
 ) -> None:
     """Train on the first 60 % of the log, validate on the next 20 %, test on the rest; write everything to a folder."""
     from kilowait.cli.train_rl import show_on_gpus
@@ -33,12 +26,7 @@ def train_gpu_agent(
     from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_batch import with_test_predictions
-    from kilowait.experiments.train_gpu import (
-        MEANINGS,
-        GpuTraining,
-        start_description,
-        train_gpu_agent,
-    )
+    from kilowait.experiments.train_gpu import MEANINGS, GpuTraining, start_description, train_gpu_agent
 
     training = GpuTraining(**settings)
     state = state_folder(out, resume=resume, force=force)
@@ -72,11 +60,7 @@ def train_gpu_agent(
         agent,
         history,
         MEANINGS,
-        scenario={
-            **scenario.to_dict(),
-            "training": {"algo": "cma-es", **vars(training)},
-            "cluster": to_dict(machine),
-        },
+        scenario={**scenario.to_dict(), "training": {"algo": "cma-es", **vars(training)}, "cluster": to_dict(machine)},
         results={"judged": evaluation},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": training.seed}},
         force=force or resume,
@@ -86,9 +70,7 @@ def train_gpu_agent(
         return
     print(f"the best policy on the training jobs is {start_description(agent)}")
     if agent.provenance["policy_kept"]:
-        print(
-            "no candidate of the search is significantly better on the validation jobs: the agent is that policy"
-        )
+        print("no candidate of the search is significantly better on the validation jobs: the agent is that policy")
     show_on_gpus(evaluation)
     print(f"\nwritten to {out}; use it with: kilowait compare --policies srtf,agent:{out / 'agent.json'}")
     print(LONGER)

@@ -63,9 +63,7 @@ def train_power_agent(
             trace=trace,
             backfill=depth,
             progress=lambda done: step(
-                f"best so far {done.best:.3f} of the best hand-tuned policy",
-                done.number % 10 == 0,
-                done.number,
+                f"best so far {done.best:.3f} of the best hand-tuned policy", done.number % 10 == 0, done.number
             ),
             folder=state,
             resume=resume,
@@ -176,9 +174,7 @@ def show_on_energy(evaluation: Mapping[str, Any]) -> None:
     from kilowait.units import format_duration
 
     objective, policies = evaluation["objective"], evaluation["policies"]
-    print(
-        f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n"
-    )
+    print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
     extra = [name for name in ("co2", "cost") if name in policies["agent"]]
     heads = ["kWh/job", *({"co2": "kg CO2/job", "cost": "cost/job"}[name] for name in extra)]
     heads += ["slowdown", "mean wait", "95 % wait below"]
@@ -190,11 +186,7 @@ def show_on_energy(evaluation: Mapping[str, Any]) -> None:
     for name in order:
         row = policies[name]
         cells = [console.number(row[figure]) for figure in ("energy", *extra)]
-        cells += [
-            f"{row['slowdown']:.3f}",
-            format_duration(row["wait_s"]),
-            format_duration(row["p95_wait_s"]),
-        ]
+        cells += [f"{row['slowdown']:.3f}", format_duration(row["wait_s"]), format_duration(row["p95_wait_s"])]
         rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
     console.table(["", *heads, ""], rows)
     value, low, high = evaluation["margin"]["objective_ratio"]

@@ -33,7 +33,5 @@ def resumable(state: Path, *, resume: bool) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         ready = can_resume(state)
-        console.note(
-            "to resume, repeat the command with --resume" if ready else "no checkpoint was written yet"
-        )
+        console.note("to resume, repeat the command with --resume" if ready else "no checkpoint was written yet")
         raise

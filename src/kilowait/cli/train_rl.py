@@ -40,12 +40,7 @@ def train_network(
     from kilowait.cluster.toml import to_dict
     from kilowait.errors import InputError
     from kilowait.evaluation.comparison import split
-    from kilowait.experiments import (
-        pareto,
-        train_batch,
-        train_power,
-        train_rl,
-    )
+    from kilowait.experiments import pareto, train_batch, train_power, train_rl
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.training_logger import TrainingLogger
@@ -115,9 +110,7 @@ def train_network(
             front = pareto.preference_front(
                 agent, parts.test, machine, window_jobs=training.window_jobs, seed=training.seed, power=power
             )
-        agent = agent.prefer(
-            **dict.fromkeys(training.objectives, 1.0)
-        )  # compared with policies under equal weights
+        agent = agent.prefer(**dict.fromkeys(training.objectives, 1.0))  # compared with policies under equal weights
     if power is not None:
         evaluation = evaluate_on_test_jobs(
             agent,
@@ -134,9 +127,9 @@ def train_network(
         evaluation = _evaluated_on_gpus(agent, parts.test, machine, training)
     else:
         evaluation = _evaluated(agent, workload, machine, training, trace)
-    manifest = workload.provenance(
-        trace, console.command(context), console.today()
-    ) | train_synthetic.synthetic_record(generated)
+    manifest = workload.provenance(trace, console.command(context), console.today()) | train_synthetic.synthetic_record(
+        generated
+    )
     train_rl.save_network_agent(
         out,
         history,
@@ -177,9 +170,7 @@ def train_network(
             console.note(note)
         show_comparisons([evaluation], [workload])
     baseline = "srtf" if machine.node_level else "saf"
-    preference = (
-        f":prefer={training.objectives[0]}=0.3+{training.objectives[1]}=0.7" if training.objectives else ""
-    )
+    preference = f":prefer={training.objectives[0]}=0.3+{training.objectives[1]}=0.7" if training.objectives else ""
     print(
         f"\nwritten to {out}; use it with: kilowait compare --policies {baseline},agent:{out / 'agent.pt'}{preference}"
     )
@@ -224,13 +215,9 @@ def show_on_gpus(evaluation: Mapping[str, Any]) -> None:
     from kilowait.units import format_duration
 
     rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
-    print(
-        f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n"
-    )
+    print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
     width = 2 + max(map(len, evaluation["policies"]))
-    print(
-        f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}"
-    )
+    print(f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}")
     for name, row in rows:
         spans = [format_duration(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
         print(
@@ -240,9 +227,7 @@ def show_on_gpus(evaluation: Mapping[str, Any]) -> None:
     ratio = evaluation["ratios"].get("agent")
     if ratio is not None:
         value, low, high = ratio
-        print(
-            f"\nagent: {value:.3f} of the best policy's mean completion time, 95 % interval {low:.3f} to {high:.3f}"
-        )
+        print(f"\nagent: {value:.3f} of the best policy's mean completion time, 95 % interval {low:.3f} to {high:.3f}")
 
 
 def weights_of(text: str) -> dict[str, float]:

@@ -63,11 +63,7 @@ def generated_jobs(
 ) -> SyntheticJobs | None:
     """The synthetic jobs of the options, or None; prints a warning if a generator has seen test jobs."""
     from kilowait.experiments.inputs import read_workload
-    from kilowait.experiments.synthetic_training import (
-        SyntheticTraining,
-        check_synthetic_supported,
-        sample_synthetic,
-    )
+    from kilowait.experiments.synthetic_training import SyntheticTraining, check_synthetic_supported, sample_synthetic
 
     settings = SyntheticTraining.from_options(*_synthetic_options(context))
     if settings is None:
@@ -96,9 +92,7 @@ def refuse_generated(context: typer.Context, cluster_kind: str) -> None:
     from kilowait.experiments.synthetic_training import SyntheticTraining
 
     if SyntheticTraining.from_options(*_synthetic_options(context)) is not None:
-        raise InputError(
-            f"--synthetic is for batch clusters (whole nodes), not for {cluster_kind}; leave it out"
-        )
+        raise InputError(f"--synthetic is for batch clusters (whole nodes), not for {cluster_kind}; leave it out")
 
 
 def synthetic_record(generated: SyntheticJobs | None) -> dict[str, Any]:

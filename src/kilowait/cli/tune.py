@@ -26,8 +26,7 @@ def tune(
     context: typer.Context,
     trace: options.Trace,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for best.toml, results.json and study.db."),
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for best.toml, results.json and study.db.")
     ],
     algo: Annotated[
         str, typer.Option("--algo", metavar="A", help="Training algorithm: ppo, a2c, d3qn or sac.")
@@ -36,29 +35,20 @@ def tune(
         str, typer.Option("--network", metavar="N", help="Network architecture: kernel, attention or gat.")
     ] = "kernel",
     trials: Annotated[
-        int,
-        typer.Option(
-            "--trials", metavar="N", min=1, help="Number of trials, including those before --resume."
-        ),
+        int, typer.Option("--trials", metavar="N", min=1, help="Number of trials, including those before --resume.")
     ] = 20,
     total_timesteps: Annotated[
-        int,
-        typer.Option("--total-timesteps", metavar="N", min=1, help="Training steps (decisions) per trial."),
+        int, typer.Option("--total-timesteps", metavar="N", min=1, help="Training steps (decisions) per trial.")
     ] = 200_000,
     cluster: options.Cluster = "auto",
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Random seed; the same seed gives the same trials.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed; the same seed gives the same trials.")] = 0,
     backfill: options.BackfillDepth = "easy",
     num_envs: Annotated[
         int, typer.Option("--num-envs", metavar="N", min=1, help="Environments that run in parallel.")
     ] = 32,
-    episode_jobs: Annotated[
-        int, typer.Option("--episode-jobs", metavar="N", min=1, help="Jobs per episode.")
-    ] = 256,
+    episode_jobs: Annotated[int, typer.Option("--episode-jobs", metavar="N", min=1, help="Jobs per episode.")] = 256,
     queue_window: Annotated[
-        int,
-        typer.Option("--queue-window", metavar="N", min=1, help="Number of waiting jobs in the observation."),
+        int, typer.Option("--queue-window", metavar="N", min=1, help="Number of waiting jobs in the observation.")
     ] = 64,
     objective: Annotated[
         str | None,
@@ -69,20 +59,16 @@ def tune(
         ),
     ] = None,
     sla: Annotated[
-        str,
-        typer.Option("--sla", metavar="SPAN", help="A job that waits longer violates the reward term sla."),
+        str, typer.Option("--sla", metavar="SPAN", help="A job that waits longer violates the reward term sla.")
     ] = "4h",
     max_wait: Annotated[
         str | None,
         typer.Option(
-            "--max-wait",
-            metavar="SPAN",
-            help="A job that has waited longer, e.g. 12h or 3d, is scheduled first.",
+            "--max-wait", metavar="SPAN", help="A job that has waited longer, e.g. 12h or 3d, is scheduled first."
         ),
     ] = None,
     windows: Annotated[
-        int,
-        typer.Option("--windows", "-w", metavar="N", min=1, help="Validation windows that rank the trials."),
+        int, typer.Option("--windows", "-w", metavar="N", min=1, help="Validation windows that rank the trials.")
     ] = 16,
     window: options.Window = 1024,
     device: Annotated[str, typer.Option("--device", metavar="D", help="Device: cpu or cuda.")] = "cpu",
@@ -95,9 +81,7 @@ def tune(
     format: options.Format = None,
     strict: options.Strict = False,
     json: options.Json = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Start again, even if the folder contains a search.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start again, even if the folder contains a search.")] = False,
 ) -> None:
     """Search for hyperparameters: train on the first 60 % of a log and rank the trials on the next 20 %.
 
@@ -165,13 +149,7 @@ def tune(
     best = optuna_study.best_trial(done)
     if json:
         console.json_document(
-            {
-                "algo": algo,
-                "network": network,
-                "best": vars(best),
-                "trials": [vars(one) for one in done],
-                "out": out,
-            }
+            {"algo": algo, "network": network, "best": vars(best), "trials": [vars(one) for one in done], "out": out}
         )
         return
     _show_best(best, done, defaults)
@@ -195,11 +173,8 @@ def _show_best(best: TuningTrial, done: list[TuningTrial], defaults: dict[str, A
         f"{outcomes.count(word)} {word}" for word in ("finished", "pruned", "diverged") if word in outcomes
     )
     console.title(f"{console.count(len(done), 'trial')}: {counted}; the best is number {best.number}")
-    rows = [
-        (name, console.number(defaults[name]), console.number(value)) for name, value in best.settings.items()
-    ]
+    rows = [(name, console.number(defaults[name]), console.number(value)) for name, value in best.settings.items()]
     first = console.number(done[0].metric)
     console.table(
-        ("hyperparameter", "default", "best"),
-        [*rows, ("validation objective", first, console.number(best.metric))],
+        ("hyperparameter", "default", "best"), [*rows, ("validation objective", first, console.number(best.metric))]
     )

@@ -75,9 +75,7 @@ def shift_jobs(
     uses the last forecast issued before its submission; forecasts are issued every `issue_s` seconds from the start of
     the signal.
 
-    >>> jobs = JobTable(
-    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], slack_s=[7200, 0]
-    ... )
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], slack_s=[7200, 0])
     >>> grams = Series([0, 3600, 7200, 10800], [300, 200, 100], "g/kWh")
     >>> shift_jobs(jobs, grams, "lowest_window", slack_s=0).tolist()
     [7200.0, -inf]
@@ -103,15 +101,11 @@ Score = Callable[[Floats, Floats, Floats], Floats]
 """Score of starts, lower is better: from their mean minus the mean at submission, their wait and their length (s)."""
 
 
-def _at_submission(
-    choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool
-) -> ChooseStart:
+def _at_submission(choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool) -> ChooseStart:
     """Apply a rule at submission; jobs with the same forecast are processed together."""
     purpose = f"load shifting by {name}"
 
-    def choose_start(
-        jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float
-    ) -> Floats:
+    def choose_start(jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
         end = jobs.latest_s + jobs.length_s if whole_job else jobs.latest_s
         if forecast is None:
             signal.require(float(jobs.submit_s.min()), float(end.max()), purpose)
@@ -229,9 +223,7 @@ def _threshold(percentile: float) -> ChooseStart:
         raise InputError(f"percentile is {percentile:g}; it must be above 0 and at most 100")
     purpose = "load shifting by threshold"
 
-    def choose_start(
-        jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float
-    ) -> Floats:
+    def choose_start(jobs: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
         horizon_s = 0.0 if forecast is not None else _DAY_S
         signal.require(float(jobs.submit_s.min()), float(jobs.latest_s.max()) + horizon_s, purpose)
         step = np.searchsorted(signal.edge_s, jobs.submit_s, side="right") - 1
@@ -308,9 +300,7 @@ def _rule(rule: str) -> ChooseStart:
     try:
         percentile = float(values["percentile"])
     except ValueError:
-        raise InputError(
-            f"rule {rule!r}: percentile is {values['percentile']!r}, which is not a number"
-        ) from None
+        raise InputError(f"rule {rule!r}: percentile is {values['percentile']!r}, which is not a number") from None
     return _threshold(percentile)
 
 

@@ -17,19 +17,8 @@ from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels.state_stack import COPY, prepare_log_arrays, stack_states
-from kilowait.envs.kernels.step import (
-    ENV_SETTINGS,
-    StepBuffers,
-    scoring,
-    step_for,
-)
-from kilowait.envs.observation_spec import (
-    FEATURES,
-    PREDICTION_FEATURES,
-    SUMMARY,
-    ObservationSpec,
-    fixed_features,
-)
+from kilowait.envs.kernels.step import ENV_SETTINGS, StepBuffers, scoring, step_for
+from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY, ObservationSpec, fixed_features
 from kilowait.envs.reward_terms import TERMS, Reward, user_numbers
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -72,9 +61,7 @@ class DecisionSettings:
                 f"queue_window is {self.queue_window}, max_wait_s {self.max_wait_s}; give at least 1 and a time above 0"
             )
         if self.settings.depth > 1_000_000:
-            raise InputError(
-                "backfill is conservative; agents choose with none, easy or a number of reservations"
-            )
+            raise InputError("backfill is conservative; agents choose with none, easy or a number of reservations")
 
     @property
     def settings(self) -> Settings:
@@ -106,9 +93,7 @@ class BatchedSimulator(BatchedSimulatorBase):
     ) -> None:
         """`state`: the state of a simulator of all jobs, which the only copy advances; None: new states."""
         spec, terms = decision_settings.observation_spec, len(TERMS)
-        order = (
-            None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
-        )
+        order = None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
         resources = resource_pools(cluster)
         log_state = build_initial_state(jobs, resources, decision_settings.settings, external_policy(), None)
         if state is None:
@@ -132,9 +117,7 @@ class BatchedSimulator(BatchedSimulatorBase):
             copies,
         )
         env_settings = np.zeros(1, ENV_SETTINGS).view(np.recarray)
-        env_settings["nodes"] = sum(
-            int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"]
-        )
+        env_settings["nodes"] = sum(int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"])
         env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
         env_settings["agent_backfills"], env_settings["hold"] = order is None, decision_settings.hold
         env_settings["autoreset"] = autoreset
@@ -182,9 +165,7 @@ def static_scores(
             job_records["since_first_s"] = job_records["submit_s"] - jobs["submit_s"][0]
             job_records["number"] = np.arange(len(jobs))
             scores.append(np.zeros(len(jobs)))
-            scoring()(
-                np.asarray(job_records), scores[-1], policy.score, np.ascontiguousarray(values, np.float64)
-            )
+            scoring()(np.asarray(job_records), scores[-1], policy.score, np.ascontiguousarray(values, np.float64))
     orders = [np.argsort(values, kind="stable") for values in scores]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(

@@ -45,13 +45,7 @@ class BatchedSimulatorBase:
     """
 
     def __init__(
-        self,
-        kernel: Callable[..., Any],
-        states: Any,
-        buffers: Any,
-        log_arrays: Any,
-        copies: int,
-        threads: int | None,
+        self, kernel: Callable[..., Any], states: Any, buffers: Any, log_arrays: Any, copies: int, threads: int | None
     ) -> None:
         """`kernel` is called with states, buffers, log_arrays, actions, and the first and last + 1 copy to step."""
         self.states, self.buffers, self.log_arrays, self.copies = states, buffers, log_arrays, copies
@@ -135,8 +129,7 @@ class BatchedSimulatorBase:
     def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
         """Everything that the next steps depend on, as bytes."""
         return {
-            name: np.frombuffer(array.tobytes(), np.uint8).copy()
-            for name, array in self._changing_arrays().items()
+            name: np.frombuffer(array.tobytes(), np.uint8).copy() for name, array in self._changing_arrays().items()
         }
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -161,18 +161,14 @@ class Feature:
     def __post_init__(self) -> None:
         _check_definition("feature", self.name, self.function)
         if not (np.isfinite(self.scale) and self.scale != 0):
-            raise InputError(
-                f"the scale of feature {self.name!r} is {self.scale}; give a finite number other than 0"
-            )
+            raise InputError(f"the scale of feature {self.name!r} is {self.scale}; give a finite number other than 0")
 
 
 def _check_definition(kind: str, name: Any, function: Any) -> None:
     if not isinstance(name, str) or not name:
         raise InputError(f"the name of a {kind} is {name!r}; give a text of at least one character")
     if not callable(function):
-        raise InputError(
-            f"the function of {kind} {name!r} is {function!r}; give something that can be called"
-        )
+        raise InputError(f"the function of {kind} {name!r} is {function!r}; give something that can be called")
 
 
 def as_reward_term(key: Any) -> RewardTerm:
@@ -180,9 +176,7 @@ def as_reward_term(key: Any) -> RewardTerm:
     if isinstance(key, RewardTerm):
         return key
     if isinstance(key, type):
-        raise InputError(
-            f"reward term {key.__name__} is a class; give RewardTerm(name, function), or a function"
-        )
+        raise InputError(f"reward term {key.__name__} is a class; give RewardTerm(name, function), or a function")
     if not callable(key):
         raise InputError(
             f"reward term {key!r} is an {type(key).__name__}; give the name of a built-in term, "
@@ -190,9 +184,7 @@ def as_reward_term(key: Any) -> RewardTerm:
         )
     name = getattr(key, "__name__", "<lambda>")
     if not name.isidentifier():
-        raise InputError(
-            f"the function {key!r} has no name for a reward term; give RewardTerm(name, function)"
-        )
+        raise InputError(f"the function {key!r} has no name for a reward term; give RewardTerm(name, function)")
     return RewardTerm(name, key)
 
 
@@ -201,9 +193,7 @@ def check_features(features: Sequence[Feature], built_in: Sequence[str]) -> tupl
     names = set(built_in)
     for feature in features:
         if not isinstance(feature, Feature):
-            raise InputError(
-                f"features are given as kilowait.envs.Feature(name, function); this is {feature!r}"
-            )
+            raise InputError(f"features are given as kilowait.envs.Feature(name, function); this is {feature!r}")
         if feature.name in names:
             raise InputError(f"two features are named {feature.name!r}; give the custom one another name")
         names.add(feature.name)
@@ -337,6 +327,4 @@ def _numbers(what: str, result: Any) -> Floats:
             raise TypeError
         return np.asarray(result, np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            f"{what} returned {result!r}, which is not numbers; return an array of numbers"
-        ) from None
+        raise InputError(f"{what} returned {result!r}, which is not numbers; return an array of numbers") from None

@@ -63,9 +63,7 @@ class SingleEnv(gym.Env[Observation, np.int64]):
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one action."""
         batch, reward, terminated, truncated, infos = self._vector.step(np.array([action], np.int64))
-        info: dict[str, Any] = {
-            name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")
-        }
+        info: dict[str, Any] = {name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")}
         if terminated[0] or truncated[0]:
             episode = infos["episode"]
             info["episode_terms"] = episode["terms"][0]

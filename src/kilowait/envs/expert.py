@@ -69,14 +69,7 @@ class LookAheadExpert:
         actions = np.zeros(simulator.copies, np.int64) if selected is None else np.where(selected, 0, NOTHING)
         futures = [
             self._pool.submit(
-                self._kernel,
-                simulator.states,
-                simulator.buffers,
-                work_arrays,
-                actions,
-                *self._scoring,
-                lo,
-                hi,
+                self._kernel, simulator.states, simulator.buffers, work_arrays, actions, *self._scoring, lo, hi
             )
             for work_arrays, (lo, hi) in zip(self._work_arrays, pairwise(self._bounds), strict=True)
         ]
@@ -111,20 +104,9 @@ def record_demonstrations(
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
     >>> demonstrations = record_demonstrations(
-    ...     jobs,
-    ...     kw.Cluster.from_nodes(64),
-    ...     DecisionSettings(queue_window=32),
-    ...     LookAhead(),
-    ...     2,
-    ...     seed=0,
-    ...     episode_jobs=64,
+    ...     jobs, kw.Cluster.from_nodes(64), DecisionSettings(queue_window=32), LookAhead(), 2, seed=0, episode_jobs=64
     ... )
-    >>> bool(
-    ...     (
-    ...         demonstrations["mask"][np.arange(len(demonstrations["action"])), demonstrations["action"]]
-    ...         == 1
-    ...     ).all()
-    ... )
+    >>> bool((demonstrations["mask"][np.arange(len(demonstrations["action"])), demonstrations["action"]] == 1).all())
     True
     """
     if episodes < 1:
@@ -147,9 +129,7 @@ def record_demonstrations(
     rows: list[Demonstrations] = []
     while True:
         for copy in np.flatnonzero(idle):
-            episode_of_copy[copy], buffers.copies["next_first"][copy] = (
-                pending.popleft() if pending else (-1, 0)
-            )
+            episode_of_copy[copy], buffers.copies["next_first"][copy] = pending.popleft() if pending else (-1, 0)
         starting = idle & (episode_of_copy >= 0)
         if starting.any():
             simulator.begin(starting)
@@ -168,9 +148,7 @@ def record_demonstrations(
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
-def _choose(
-    t: Any, buffers: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int
-) -> None:
+def _choose(t: Any, buffers: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
     """Replace the actions of copies `lo` to `hi` by the choice of look-ahead; actions below 0 stay."""
     buffers = buffers_without_refcount(buffers)
     a = lookahead_without_refcount(a)

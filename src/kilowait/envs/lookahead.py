@@ -27,13 +27,7 @@ from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcou
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
-from kilowait.envs.kernels.decision import (
-    HEAD,
-    any_fits,
-    apply,
-    eligible,
-    zero_score,
-)
+from kilowait.envs.kernels.decision import HEAD, any_fits, apply, eligible, zero_score
 from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,
@@ -81,9 +75,7 @@ class LookAhead:
     def __post_init__(self) -> None:
         for parameter, value, maximum in (("width", self.width, MAX_WIDTH), ("depth", self.depth, MAX_DEPTH)):
             if not 1 <= value <= maximum:
-                raise InputError(
-                    f"the {parameter} of look-ahead is {value}; give a whole number from 1 to {maximum:,}"
-                )
+                raise InputError(f"the {parameter} of look-ahead is {value}; give a whole number from 1 to {maximum:,}")
         if self.objective not in OBJECTIVES:
             raise UnknownNameError("objective of look-ahead", self.objective, OBJECTIVES)
         base = self._base_policy
@@ -128,9 +120,7 @@ class LookAhead:
     def name(self) -> str:
         """Name in logs; `from_text` reads it if the base policy has a plain name."""
         objective_text = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
-        return (
-            f"{LOOKAHEAD}:base={self._base_policy.name}:width={self.width}:depth={self.depth}{objective_text}"
-        )
+        return f"{LOOKAHEAD}:base={self._base_policy.name}:width={self.width}:depth={self.depth}{objective_text}"
 
     def work_arrays(self, state: State) -> LookaheadState:
         """Work arrays to simulate decisions in this state."""

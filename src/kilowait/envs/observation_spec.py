@@ -110,9 +110,7 @@ class ObservationSpec:
         return self.slots * self.choices + self.extra
 
 
-def fixed_features(
-    jobs: JobTable, machine_nodes: int, *, predictions: bool = False
-) -> npt.NDArray[np.float32]:
+def fixed_features(jobs: JobTable, machine_nodes: int, *, predictions: bool = False) -> npt.NDArray[np.float32]:
     """The constant FEATURES, one row per job; with `predictions`, PREDICTION_FEATURES after them.
 
     >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[3600], nodes=[8])
@@ -134,12 +132,7 @@ def fixed_features(
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     """PREDICTION_FEATURES, one row per job; raises an error if the jobs have no predictions.
 
-    >>> columns = {
-    ...     "estimate_s": [1800],
-    ...     "planned_s": [3600],
-    ...     "expected_inverse_runtime": [0.25],
-    ...     "limit_s": [3600],
-    ... }
+    >>> columns = {"estimate_s": [1800], "planned_s": [3600], "expected_inverse_runtime": [0.25], "limit_s": [3600]}
     >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **columns)).tolist()
     [[0.0, 0.25, -0.2310...]]
     """

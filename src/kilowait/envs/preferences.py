@@ -67,9 +67,7 @@ def preference_grid(terms: int, grid_steps: int) -> Floats:
 class Preferences:
     """Reward terms with preference weights, and the unit of each.
 
-    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).cost_per_metric(
-    ...     [1.0, 0.0]
-    ... ).tolist()
+    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).cost_per_metric([1.0, 0.0]).tolist()
     [0.0, 0.5]
     """
 
@@ -136,11 +134,7 @@ class EpisodePreferences:
         if weights is None:
             self.weights[which] = self._random.dirichlet(np.ones(len(terms)), int(which.sum()))
         else:
-            weights = (
-                weights_from(weights, terms)
-                if isinstance(weights, Mapping)
-                else np.asarray(weights, np.float64)
-            )
+            weights = weights_from(weights, terms) if isinstance(weights, Mapping) else np.asarray(weights, np.float64)
             if weights.shape not in ((len(terms),), self.weights.shape) or not _on_simplex(weights):
                 raise InputError(
                     f"preferences {weights.tolist()}; give weights of {', '.join(terms)}, 0 or above, with a sum of 1, "
@@ -160,18 +154,12 @@ class EpisodePreferences:
 
     def with_preferences(self, observation: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """The observation with the preference weights at the end of its summary."""
-        return {
-            **observation,
-            "summary": np.concatenate([observation["summary"], self._observed_weights], axis=1),
-        }
+        return {**observation, "summary": np.concatenate([observation["summary"], self._observed_weights], axis=1)}
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """The state, for `restore`."""
         state = repr(self._random.bit_generator.state).encode()
-        return {
-            "preferences": self.weights.copy(),
-            "preferences.random": np.frombuffer(state, np.uint8).copy(),
-        }
+        return {"preferences": self.weights.copy(), "preferences.random": np.frombuffer(state, np.uint8).copy()}
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Restore a snapshot; returns its other entries."""

@@ -8,10 +8,7 @@ __all__ = ["ENVIRONMENTS", "register"]
 
 ENVIRONMENTS = {
     "kilowait/Batch-v0": ("kilowait.envs.env:BatchEnv", "kilowait.envs.vector_env:BatchVectorEnv"),
-    "kilowait/Energy-v0": (
-        "kilowait.envs.power.env:EnergyEnv",
-        "kilowait.envs.power.vector_env:EnergyVectorEnv",
-    ),
+    "kilowait/Energy-v0": ("kilowait.envs.power.env:EnergyEnv", "kilowait.envs.power.vector_env:EnergyVectorEnv"),
     "kilowait/Gpu-v0": ("kilowait.envs.gpu.env:GpuEnv", "kilowait.envs.gpu.vector_env:GpuVectorEnv"),
 }
 """Environment id to the entry points of the single and of the vector environment."""

@@ -76,19 +76,13 @@ class Reward:
 
     def custom_terms(self) -> dict[RewardTerm, float]:
         """The weights of the custom terms."""
-        return {
-            as_reward_term(key): float(weight)
-            for key, weight in self.weights.items()
-            if not isinstance(key, str)
-        }
+        return {as_reward_term(key): float(weight) for key, weight in self.weights.items() if not isinstance(key, str)}
 
 
 def user_numbers(jobs: JobTable) -> npt.NDArray[np.int64]:
     """Users numbered from 0 without gaps; all unknown users share one number.
 
-    >>> user_numbers(
-    ...     JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[1, 1], nodes=[1, 1], user=[7, 7])
-    ... ).tolist()
+    >>> user_numbers(JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[1, 1], nodes=[1, 1], user=[7, 7])).tolist()
     [0, 0]
     """
     return np.unique(jobs.column("user"), return_inverse=True)[1].astype(np.int64)

@@ -19,13 +19,7 @@ from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
 from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings
-from kilowait.envs.batched_sim_base import (
-    DISABLED,
-    NEXT_STEP,
-    SAME_STEP,
-    BatchedSimulatorBase,
-    Observation,
-)
+from kilowait.envs.batched_sim_base import DISABLED, NEXT_STEP, SAME_STEP, BatchedSimulatorBase, Observation
 from kilowait.envs.custom import CustomFunctions, Feature, check_features
 from kilowait.envs.observation_spec import ObservationSpec, preference_summary
 from kilowait.envs.preferences import EpisodePreferences, Preferences
@@ -45,15 +39,9 @@ __all__ = [
     "observation_space_of",
 ]
 
-MODES = {
-    AutoresetMode.NEXT_STEP: NEXT_STEP,
-    AutoresetMode.SAME_STEP: SAME_STEP,
-    AutoresetMode.DISABLED: DISABLED,
-}
+MODES = {AutoresetMode.NEXT_STEP: NEXT_STEP, AutoresetMode.SAME_STEP: SAME_STEP, AutoresetMode.DISABLED: DISABLED}
 """Gymnasium's autoreset modes, as the kernels number them."""
-StepResult = tuple[
-    Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
-]
+StepResult = tuple[Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
 
 
 class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
@@ -100,12 +88,9 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """Custom reward terms and features, if there are any."""
         terms = self.reward.custom_terms()
         if terms or features:
-            self.custom = CustomFunctions(
-                simulator, jobs, terms, check_features(features, observation_spec.features)
-            )
+            self.custom = CustomFunctions(simulator, jobs, terms, check_features(features, observation_spec.features))
             observation_spec = replace(
-                observation_spec,
-                features=(*observation_spec.features, *(feature.name for feature in features)),
+                observation_spec, features=(*observation_spec.features, *(feature.name for feature in features))
             )
         self._job_ids = np.append(jobs["job_id"], -1) if job_info else None
         self._users = np.append(jobs.column("user"), np.int32(-1)) if job_info else None
@@ -127,14 +112,11 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """
         preferences = Preferences(units, tuple(self.reward.terms))
         if self.episode_preferences is not None:
-            raise InputError(
-                "this environment samples preferences already; create another environment for other terms"
-            )
+            raise InputError("this environment samples preferences already; create another environment for other terms")
         self.episode_preferences = EpisodePreferences(preferences, self.num_envs, seed)
         self._set_observation_spec(
             replace(
-                self.observation_spec,
-                summary=(*self.observation_spec.summary, *preference_summary(preferences.terms)),
+                self.observation_spec, summary=(*self.observation_spec.summary, *preference_summary(preferences.terms))
             )
         )
 
@@ -214,9 +196,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if self.episode_preferences is not None:
             self.episode_preferences.begin(which, options.get("preference"))
         elif "preference" in options:
-            raise InputError(
-                "this environment samples no preferences; create it with preferences={term: unit, ...}"
-            )
+            raise InputError("this environment samples no preferences; create it with preferences={term: unit, ...}")
         self._begin_episodes(which)
         self._draw_windows(which)
         return self._observe(self.copy), self._job_info()
@@ -231,9 +211,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if self.custom is not None:
             observation = self.custom.add_features(observation)
         return (
-            observation
-            if self.episode_preferences is None
-            else self.episode_preferences.with_preferences(observation)
+            observation if self.episode_preferences is None else self.episode_preferences.with_preferences(observation)
         )
 
     def _job_info(self) -> dict[str, Any]:
@@ -275,21 +253,13 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                 infos |= {term.name: costs[:, i] for i, term in enumerate(self.custom.terms)}
         if ended.any():
             infos |= self._episode_infos(ended)
-            if (
-                self.custom is not None and resets_at_once
-            ):  # the kernel does not begin them: see kernel_autoreset
+            if self.custom is not None and resets_at_once:  # the kernel does not begin them: see kernel_autoreset
                 self._begin_episodes(ended)
             self._draw_windows(ended)
         if self.episode_preferences is not None and before is not None:
             reward = -self.episode_preferences.cost(terms)
             self.episode_preferences.begin(ended if resets_at_once else before)
-        return (
-            self._observe(self.copy),
-            reward,
-            ended & ~truncated,
-            ended & truncated,
-            infos | self._job_info(),
-        )
+        return (self._observe(self.copy), reward, ended & ~truncated, ended & truncated, infos | self._job_info())
 
     def _episode_infos(self, ended: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """The part of `infos` about episodes that ended in this step."""
@@ -315,11 +285,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                 final = self._observe(True)
             else:
                 final = self.simulator.final_observation()
-                final = (
-                    final
-                    if self.episode_preferences is None
-                    else self.episode_preferences.with_preferences(final)
-                )
+                final = final if self.episode_preferences is None else self.episode_preferences.with_preferences(final)
             infos |= {"final_obs": final, "_final_obs": ended}
         return infos
 
@@ -469,9 +435,7 @@ def default_reward(
 def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:
     """Raise an error unless an environment of these sizes can be created from this log."""
     if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
-        raise InputError(
-            f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; give at least 1 of each"
-        )
+        raise InputError(f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; give at least 1 of each")
     if len(jobs) < episode_jobs:
         raise InputError(
             f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; use shorter episodes or a longer log"

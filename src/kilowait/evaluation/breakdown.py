@@ -10,13 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    evaluated_mask,
-    started_jobs,
-    summary,
-)
+from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, started_jobs, summary
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
 
@@ -136,9 +130,7 @@ def combine_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cl
     if kind == "size":
         combined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
     elif kind in ("runtime", "gpus"):
-        combined.sort(
-            key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label)
-        )
+        combined.sort(key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label))
     else:
         combined.sort(key=lambda row: -row.node_h)
     return combined

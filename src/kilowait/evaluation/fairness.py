@@ -9,14 +9,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import by_class
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    StartedJobColumns,
-    evaluated_mask,
-    started_jobs,
-    waits,
-)
+from kilowait.evaluation.job_measures import Floats, Ints, StartedJobColumns, evaluated_mask, started_jobs, waits
 from kilowait.evaluation.metrics import Metrics
 from kilowait.jobs import ExecutionLog
 
@@ -82,9 +75,7 @@ def fairness(
     _check(wait_bound_s, starving)
     mask = evaluated_mask(log, counted)
     users, jobs_of_user = _user_means(log, started_jobs(log, bound_s, mask))
-    sizes = np.array(
-        [row.mean_bsld for row in by_class(log, "size", bound_s=bound_s, counted=mask) if row.started]
-    )
+    sizes = np.array([row.mean_bsld for row in by_class(log, "size", bound_s=bound_s, counted=mask) if row.started])
     with_enough_jobs = users[jobs_of_user >= _MIN_JOBS_PER_USER]
     intervals = waits(log)
     waited = np.bincount(intervals.row, intervals.to_s - intervals.from_s, len(mask))[
@@ -129,8 +120,6 @@ def _largest(values: Floats) -> float:
 
 def _check(wait_bound_s: float, starving: float) -> None:
     if not (math.isfinite(wait_bound_s) and wait_bound_s >= 0):
-        raise InputError(
-            f"wait_bound_s is {wait_bound_s}; the longest acceptable wait must be finite, 0 or more"
-        )
+        raise InputError(f"wait_bound_s is {wait_bound_s}; the longest acceptable wait must be finite, 0 or more")
     if not (math.isfinite(starving) and starving > 0):
         raise InputError(f"starving is {starving}; give a finite multiple of the estimate, above 0")

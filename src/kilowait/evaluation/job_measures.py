@@ -70,9 +70,7 @@ def evaluated_mask(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     return mask
 
 
-def started_jobs(
-    log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None
-) -> StartedJobColumns:
+def started_jobs(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobColumns:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
     `counted` is a mask over the rows of `log.jobs_table` that selects jobs; None selects all.

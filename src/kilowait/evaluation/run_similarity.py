@@ -91,9 +91,7 @@ def compare_runs(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) ->
 def share_curves(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) -> dict[str, Shares]:
     """The distribution functions compared by `compare_runs`, for plotting."""
     return {
-        name: shares(values, synthetic[name])
-        for name, values in real.items()
-        if len(values) and len(synthetic[name])
+        name: shares(values, synthetic[name]) for name, values in real.items() if len(values) and len(synthetic[name])
     }
 
 

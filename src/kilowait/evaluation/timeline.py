@@ -8,12 +8,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.timeline import usage_changes
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    capacity_at,
-    waits,
-)
+from kilowait.evaluation.job_measures import Floats, Ints, capacity_at, waits
 from kilowait.jobs import ExecutionLog
 
 __all__ = ["Timeline", "TimelineBins", "timeline"]

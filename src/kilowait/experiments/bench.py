@@ -141,9 +141,7 @@ def _data_folder(data: str | PathLike[str] | None) -> Path | None:
         return None
     folder = Path(path)
     if not (folder / "swf").is_dir():
-        raise InputError(
-            f"the folder of real logs is {folder}, but it has no folder swf/; name the right folder"
-        )
+        raise InputError(f"the folder of real logs is {folder}, but it has no folder swf/; name the right folder")
     return folder
 
 
@@ -162,9 +160,7 @@ def _real_logs(folder: Path, quick: bool) -> Iterator[BenchResult]:
             continue
         jobs = kw.read_trace(path)
         cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
-        seconds = best_s(
-            partial(kw.simulate, jobs, cluster, "fcfs", "easy", on_oversized="drop"), quick=quick
-        )
+        seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", on_oversized="drop"), quick=quick)
         yield BenchResult(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
 
 
@@ -173,12 +169,7 @@ def _power_controls(name: str, log: Path | None, quick: bool) -> Iterator[BenchR
     if log is not None and not log.exists():
         yield BenchResult(f"{name}, power controls", None, note=f"{log} does not exist")
         return
-    arguments = (
-        "-m",
-        "kilowait.experiments.bench_power_controls",
-        str(log or ""),
-        "quick" if quick else "full",
-    )
+    arguments = ("-m", "kilowait.experiments.bench_power_controls", str(log or ""), "quick" if quick else "full")
     ratios = json.loads(_python(*arguments, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
     for label, ratio in zip(POWER_CONTROLS, ratios, strict=True):
         note = "relative to a plain run with metrics"
@@ -201,9 +192,7 @@ def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
     for label, (policy, backfill, _) in POLICIES.items():
         seconds = bench_peers.reference_simulator_s(first_jobs, NODES, policy, backfill)
         if seconds is None:
-            yield BenchResult(
-                "reference simulator", None, note="runs only from a checkout: tests/oracle is missing"
-            )
+            yield BenchResult("reference simulator", None, note="runs only from a checkout: tests/oracle is missing")
             break
         own_s = best_s(partial(kw.simulate, first_jobs, cluster, policy, backfill), quick=True)
         note = (
@@ -243,17 +232,13 @@ def _large_run(count: int) -> Iterator[BenchResult]:
     if peak is None:
         yield BenchResult("their peak memory", None, note="this system has no /proc, which reports it")
     else:
-        yield BenchResult(
-            "their peak memory", peak / 1e9, "GB", 1.0 if has_target else None, less_is_better=True
-        )
+        yield BenchResult("their peak memory", peak / 1e9, "GB", 1.0 if has_target else None, less_is_better=True)
 
 
 def _gpu_cluster(count: int, folder: Path | None) -> Iterator[BenchResult]:
     name = f"{count:,} jobs of one GPU, 6,212 GPUs, first fit"
     has_target = count == 1_000_000
-    yield BenchResult(
-        name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if has_target else None, less_is_better=True
-    )
+    yield BenchResult(name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if has_target else None, less_is_better=True)
     pods = bench_gpu_engine.pods_of(folder)
     source = "openb" if "workload" not in pods.meta else "synthetic"
     seconds = best_s(bench_gpu_engine.fgd_run(pods), quick=True)
@@ -293,15 +278,9 @@ def _start_up(quick: bool) -> Iterator[BenchResult]:
 def _python(*arguments: str, **environment: str) -> str:
     """The standard output of another Python process."""
     completed = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
+        [sys.executable, *arguments], capture_output=True, text=True, env={**os.environ, **environment}, check=False
     )
     if completed.returncode:
         last = (completed.stderr.strip().splitlines() or ["no message"])[-1]
-        raise InputError(
-            f"a measurement failed: another Python process ended with {completed.returncode}: {last}"
-        )
+        raise InputError(f"a measurement failed: another Python process ended with {completed.returncode}: {last}")
     return completed.stdout

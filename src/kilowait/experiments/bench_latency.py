@@ -76,11 +76,7 @@ def standing_queue(queue: int, nodes: int, probes: int) -> JobTable:
 
 
 def latencies(
-    *,
-    lengths: Sequence[int] = LENGTHS,
-    nodes: Sequence[int] = NODES,
-    seconds: float = 0.3,
-    networks: bool = True,
+    *, lengths: Sequence[int] = LENGTHS, nodes: Sequence[int] = NODES, seconds: float = 0.3, networks: bool = True
 ) -> Iterator[Latency]:
     """Yield the latency of every policy for every queue length, then for every cluster size.
 

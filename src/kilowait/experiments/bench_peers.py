@@ -52,9 +52,7 @@ def reference_simulator_s(jobs: JobTable, nodes: int, policy: str, backfill: str
     if reference is None or rules is None:
         return None
     columns = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
-    rows = [
-        reference.ReferenceJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)
-    ]
+    rows = [reference.ReferenceJob(*row) for row in zip(*(jobs[name].tolist() for name in columns), strict=True)]
     rule, fixed = rules.rule_for(policy, rows)
     began = time.perf_counter()
     reference.simulate(

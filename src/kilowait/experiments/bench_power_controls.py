@@ -27,15 +27,11 @@ def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
         kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", on_oversized="drop"))
 
     def controlled(text: str) -> None:
-        log = kw.simulate(
-            jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=text, power=model
-        )
+        log = kw.simulate(jobs, cluster, "fcfs", "easy", on_oversized="drop", power_controls=text, power=model)
         kw.metrics(log)
         kw.account_energy(log, cluster, model).metrics()
 
-    return [
-        interleaved_ratio(plain, partial(controlled, text), quick=quick) for text in POWER_CONTROLS.values()
-    ]
+    return [interleaved_ratio(plain, partial(controlled, text), quick=quick) for text in POWER_CONTROLS.values()]
 
 
 def main(log: str, speed: str) -> None:

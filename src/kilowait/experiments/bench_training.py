@@ -176,8 +176,7 @@ def training_speeds(
                 }
             hyperparameters = replace(hyperparameters, **known)
             hyperparameters = replace(
-                hyperparameters,
-                total_timesteps=(updates + 2) * agents.steps_per_update(hyperparameters) * envs,
+                hyperparameters, total_timesteps=(updates + 2) * agents.steps_per_update(hyperparameters) * envs
             )
             marks: list[tuple[float, float, int]] = []
 
@@ -189,13 +188,6 @@ def training_speeds(
             in_env = marks[-1][1] - marks[1][1]
             steps = marks[-1][2] - marks[1][2]
             yield TrainingSpeed(
-                name,
-                kind,
-                device,
-                envs,
-                steps / total,
-                in_env / total,
-                steps / in_env,
-                steps / (total - in_env),
+                name, kind, device, envs, steps / total, in_env / total, steps / in_env, steps / (total - in_env)
             )
             vec.close()

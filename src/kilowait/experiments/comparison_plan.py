@@ -23,13 +23,7 @@ from kilowait.experiments.inputs import Workload
 from kilowait.experiments.policy_configs import make_policy_configs, policy_and_placement
 from kilowait.experiments.power import ENERGY_METRICS, check_metric_available, make_power_context
 from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.run_matrix import (
-    Cell,
-    ComparisonCase,
-    all_cells,
-    default_workers,
-    run_cells,
-)
+from kilowait.experiments.run_matrix import Cell, ComparisonCase, all_cells, default_workers, run_cells
 from kilowait.experiments.scenario import Scenario, check_has_power_model, prepare_scenario
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
@@ -203,9 +197,7 @@ def run(
     ]
 
 
-def gpu_tables(
-    prepared: PreparedComparison, comparisons: Sequence[Comparison]
-) -> list[dict[str, dict[str, float]]]:
+def gpu_tables(prepared: PreparedComparison, comparisons: Sequence[Comparison]) -> list[dict[str, dict[str, float]]]:
     """For each comparison on a GPU cluster: the GPU metrics of every policy, means over the windows."""
     return [
         gpu_metrics_by_policy(comparison, case.cluster, case.gpu_speeds, case.power_context)
@@ -233,8 +225,7 @@ def save(
             "workloads": [workload.jobs.meta.get("seed") for workload in prepared.workloads],
         },
         "inputs": {
-            case.trace: workload.sha256
-            for case, workload in zip(prepared.cases, prepared.workloads, strict=True)
+            case.trace: workload.sha256 for case, workload in zip(prepared.cases, prepared.workloads, strict=True)
         },
     }
     predictors = {
@@ -246,13 +237,7 @@ def save(
         manifest["predictors"] = predictors
     cells = [cache.key(cell) for cell in all_cells(prepared.cases, prepared.policies)]
     folder = save_comparison(
-        out,
-        comparisons,
-        scenario=prepared.plan.to_dict(),
-        results=results,
-        manifest=manifest,
-        cells=cells,
-        force=force,
+        out, comparisons, scenario=prepared.plan.to_dict(), results=results, manifest=manifest, cells=cells, force=force
     )
     cache.clear()
     return folder

@@ -20,13 +20,9 @@ SAVED = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
 """Metrics whose relative savings against the first policy are reported."""
 
 
-def summarize_comparison(
-    comparison: Comparison, metric: str, *, seed: int, bounds: bool = True
-) -> dict[str, Any]:
+def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
     """Means with confidence intervals, pairwise significance, conclusions as sentences, and lower bounds."""
-    significance = {
-        name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))
-    }
+    significance = {name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = significance[metric]
     rows: list[dict[str, Any]] = []
     for number, config in enumerate(comparison.policies):
@@ -77,19 +73,13 @@ def _is_node_level(comparison: Comparison) -> bool:
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
     """Relative savings of a policy against the first one; NaN if the metric of the first is 0."""
-    return {
-        name: 1 - other[name] / first[name] if first[name] > 0 else math.nan
-        for name in SAVED
-        if name in first
-    }
+    return {name: 1 - other[name] / first[name] if first[name] > 0 else math.nan for name in SAVED if name in first}
 
 
 def _energy(comparison: Comparison, energy: EnergyResults) -> dict[str, Any]:
     return {
         "kwh_by_state": dict(zip(comparison.labels, map(dict, energy.states), strict=True)),
-        "signals": {
-            signal.name: {"unit": signal.unit, "description": signal.description} for signal in energy.signals
-        },
+        "signals": {signal.name: {"unit": signal.unit, "description": signal.description} for signal in energy.signals},
         "notes": list(energy.notes),
     }
 

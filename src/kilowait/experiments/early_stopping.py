@@ -20,10 +20,7 @@ class BestModel:
     """The network with the best validation metric so far, and the history of the training."""
 
     def __init__(
-        self,
-        evaluate: Callable[[Any], float],
-        seconds: float,
-        callback: Callable[[Any], None] | None = None,
+        self, evaluate: Callable[[Any], float], seconds: float, callback: Callable[[Any], None] | None = None
     ) -> None:
         """`evaluate`: validation metric, smaller is better; `seconds`: time limit; `callback` gets every update."""
         self._evaluate, self._deadline, self._callback = evaluate, perf_counter() + seconds, callback

@@ -7,13 +7,7 @@ from typing import Any
 
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls.parse import DEFAULT_SHIFT, DEFAULT_SLOWDOWN
-from kilowait.evaluation.comparison import (
-    EnergyResults,
-    PolicyConfig,
-    PowerCurve,
-    SignalCurve,
-    Windows,
-)
+from kilowait.evaluation.comparison import EnergyResults, PolicyConfig, PowerCurve, SignalCurve, Windows
 from kilowait.experiments.gpu_power_cap import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.power_context import PowerContext
@@ -109,9 +103,7 @@ def _signals(accounts: EnergyAccounts) -> tuple[SignalCurve, ...]:
         ("price", accounts.price, bins.price_per_mwh),
     ):
         if series is not None and mean is not None:
-            curves.append(
-                SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean))
-            )
+            curves.append(SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean)))
     return tuple(curves)
 
 

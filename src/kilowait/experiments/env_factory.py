@@ -137,9 +137,7 @@ def _energy_factory(cluster: Cluster, training: RLTraining, power: PowerTraining
     def agent(network: Any) -> Any:
         return EnergyNetworkAgent(network, decision_settings, power.power_controls)
 
-    return EnvFactory(
-        "kilowait/Energy-v0", envs, agent, energy_settings_to_dict(decision_settings), power.record
-    )
+    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_settings_to_dict(decision_settings), power.record)
 
 
 class LoadCurriculum:
@@ -174,9 +172,7 @@ class LoadCurriculum:
     def restore(self, snapshot: Mapping[str, npt.NDArray[Any]]) -> Any:
         """Restore a snapshot."""
         self._steps_done = int(snapshot["load_curriculum_steps"][0])
-        return self._vec.restore(
-            {name: array for name, array in snapshot.items() if name != "load_curriculum_steps"}
-        )
+        return self._vec.restore({name: array for name, array in snapshot.items() if name != "load_curriculum_steps"})
 
 
 class SyntheticCurriculum:

@@ -73,11 +73,7 @@ def evaluate(
         raise InputError(f"test_fraction is {test_fraction}; it must be above 0 and at most 1, such as 0.2")
     count = len(jobs)
     test_windows = cut_windows(
-        jobs,
-        windows,
-        window_jobs=window_jobs,
-        seed=seed,
-        within=(int(count * (1 - test_fraction)), count),
+        jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - test_fraction)), count)
     )
     if policies is None:
         policies = GPU_POLICIES if cluster.node_level else POLICIES

@@ -46,12 +46,7 @@ def simulate_to_end(
 
 
 def evaluate_gpu_agent(
-    agent: Any,
-    windows: Sequence[JobTable],
-    cluster: Cluster,
-    *,
-    policies: Sequence[str] = BASELINES,
-    seed: int = 0,
+    agent: Any, windows: Sequence[JobTable], cluster: Cluster, *, policies: Sequence[str] = BASELINES, seed: int = 0
 ) -> dict[str, Any]:
     """Mean `METRICS` over the windows, of the agent and every policy; for mean_jct_s also the ratio to the best policy.
 
@@ -59,9 +54,7 @@ def evaluate_gpu_agent(
     window runs until its last job has ended.
     """
     runs: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    runs |= {
-        policy + suffix: (policy, options) for policy in policies for suffix, options in VARIANTS.items()
-    }
+    runs |= {policy + suffix: (policy, options) for policy in policies for suffix, options in VARIANTS.items()}
     rows: dict[str, dict[str, list[float]]] = {}
     for name, (policy, options) in runs.items():
         results = [simulate_to_end(policy, jobs, cluster, **options)[1] for jobs in windows]
@@ -87,9 +80,7 @@ def _ratios(rows: Mapping[str, Mapping[str, list[float]]], seed: int) -> dict[st
     return {
         name: [
             float(means[name] / means[best]),
-            *ratio_interval(
-                metrics["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
-            ),
+            *ratio_interval(metrics["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")),
         ]
         for name, metrics in rows.items()
         if name != best

@@ -73,12 +73,7 @@ def run_metrics(log: ExecutionLog, objective: EnergyAccounts) -> dict[str, float
 
 
 def run_on(
-    jobs: JobTable,
-    cluster: Cluster,
-    power_context: PowerContext,
-    policy: Any,
-    backfill: str | int,
-    power_controls: str,
+    jobs: JobTable, cluster: Cluster, power_context: PowerContext, policy: Any, backfill: str | int, power_controls: str
 ) -> dict[str, float]:
     """`METRICS` of a window under a policy with these power controls, or under an agent that uses them."""
     applied = power_context.resolve_controls(power_controls, jobs)
@@ -123,9 +118,7 @@ def hand_tuned_baselines(
     points = {}
     for policy, text in product(policies, power_controls):
         name = f"{policy}, {text}"
-        points[name] = metric_rows(
-            [run_on(jobs, cluster, power_context, policy, backfill, text) for jobs in windows]
-        )
+        points[name] = metric_rows([run_on(jobs, cluster, power_context, policy, backfill, text) for jobs in windows])
         if progress is not None:
             progress(name)
     return points
@@ -136,9 +129,7 @@ def metric_rows(rows: Sequence[Mapping[str, float]]) -> MetricRows:
     return {name: np.array([row[name] for row in rows]) for name in METRICS}
 
 
-def pareto_names(
-    points: Mapping[str, MetricRows], objective: str = "energy", delay: str = "slowdown"
-) -> list[str]:
+def pareto_names(points: Mapping[str, MetricRows], objective: str = "energy", delay: str = "slowdown") -> list[str]:
     """Names of the Pareto-optimal points by mean `objective` and mean `delay`, in order of increasing `objective`.
 
     >>> row = lambda kwh, slow: {"energy": np.array([kwh]), "slowdown": np.array([slow])}
@@ -252,9 +243,7 @@ def evaluate_power_agent(
         "objective": objective,
         "metrics": METRICS,
         "policies": {
-            name: {
-                metric: float(values.mean()) for metric, values in rows.items() if not np.isnan(values).all()
-            }
+            name: {metric: float(values.mean()) for metric, values in rows.items() if not np.isnan(values).all()}
             for name, rows in {"agent": agent_rows, **points}.items()
         },
         "front": pareto_names(points, objective),
@@ -276,7 +265,5 @@ def _default_control_sets(power_context: PowerContext) -> list[str]:
         control_sets += [f"sleep=break-even+dvfs=1.1{when}" for when in ("", ":always")]
     if power_context.carbon is not None or power_context.price is not None:
         signal = "" if power_context.carbon is not None else "price:"
-        control_sets += [
-            f"{text}+shift={signal}carbon_time:6h".removeprefix("none+") for text in control_sets
-        ]
+        control_sets += [f"{text}+shift={signal}carbon_time:6h".removeprefix("none+") for text in control_sets]
     return control_sets

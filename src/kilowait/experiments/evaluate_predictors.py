@@ -86,9 +86,7 @@ class PredictorComparison:
         return asdict(self)
 
 
-def history_of(
-    jobs: JobTable, cluster: Cluster, kind: str = "auto"
-) -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
+def history_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
     """The jobs, their start and end times, and notes for the user.
 
     Args:
@@ -110,17 +108,8 @@ def history_of(
             note = f"the log has no wait time for {int(unknown.sum()):,} of {len(jobs):,} jobs: left out"
             return known_jobs, from_log(known_jobs), (note,)
         return jobs, from_log(jobs), ()
-    notes = (
-        ("the log has no wait times: start and end times come from a simulation",) if kind == "auto" else ()
-    )
-    log = simulate(
-        jobs,
-        cluster,
-        "fcfs",
-        default_backfill(cluster.node_level),
-        dependencies=False,
-        on_oversized="drop",
-    )
+    notes = ("the log has no wait times: start and end times come from a simulation",) if kind == "auto" else ()
+    log = simulate(jobs, cluster, "fcfs", default_backfill(cluster.node_level), dependencies=False, on_oversized="drop")
     return jobs, from_run(log), notes
 
 
@@ -176,22 +165,14 @@ def evaluate_predictors(
         seconds = perf_counter() - start
         if predicted.distributions is not None:  # point estimates of the forest share one fit
             seconds = next(
-                (seconds for other, seconds in results if other.distributions is predicted.distributions),
-                seconds,
+                (seconds for other, seconds in results if other.distributions is predicted.distributions), seconds
             )
         results.append((predicted, seconds))
         start = perf_counter()
     weeks = _Weeks(dataset.jobs["submit_s"][rows], seed)
-    sums = {
-        predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows]))
-        for predicted, _ in results
-    }
-    baseline_sums = [
-        sums[predicted.model.text] for predicted, _ in results if predicted.model.family == "baseline"
-    ]
-    forest = next(
-        (predicted.distributions for predicted, _ in results if predicted.distributions is not None), None
-    )
+    sums = {predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows])) for predicted, _ in results}
+    baseline_sums = [sums[predicted.model.text] for predicted, _ in results if predicted.model.family == "baseline"]
+    forest = next((predicted.distributions for predicted, _ in results if predicted.distributions is not None), None)
     return PredictorComparison(
         target=dataset.target.name,
         unit=dataset.target.unit,
@@ -205,9 +186,7 @@ def evaluate_predictors(
                 predicted.model.text,
                 score(predicted.values[rows], truth[rows]),
                 weeks.intervals(sums[predicted.model.text]),
-                {}
-                if predicted.model.family == "baseline"
-                else weeks.ratios(sums[predicted.model.text], baseline_sums),
+                {} if predicted.model.family == "baseline" else weeks.ratios(sums[predicted.model.text], baseline_sums),
                 seconds,
                 {kind: dict(by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
             )
@@ -221,9 +200,7 @@ def evaluate_predictors(
 
 def _coverage(bound: Floats, dataset: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
     truth = dataset.target.values[rows]
-    return coverage(bound[rows], truth), coverage(
-        bound[rows], np.minimum(truth, dataset.target.max_value[rows])
-    )
+    return coverage(bound[rows], truth), coverage(bound[rows], np.minimum(truth, dataset.target.max_value[rows]))
 
 
 class _Weeks:
@@ -238,9 +215,7 @@ class _Weeks:
 
     def sums(self, by_measure: Mapping[str, Floats]) -> dict[str, Floats]:
         """Sum of each metric over each week."""
-        return {
-            name: np.bincount(self._week, values).astype(np.float64) for name, values in by_measure.items()
-        }
+        return {name: np.bincount(self._week, values).astype(np.float64) for name, values in by_measure.items()}
 
     def intervals(self, sums: Mapping[str, Floats]) -> dict[str, Interval]:
         """Confidence interval of each metric."""
@@ -254,8 +229,7 @@ class _Weeks:
         for name, sign in (("accuracy", -1.0), ("log_rmse", 1.0)):
             if others:
                 best = min(
-                    (sums_of_model[name] for sums_of_model in others),
-                    key=lambda values: sign * float(values.sum()),
+                    (sums_of_model[name] for sums_of_model in others), key=lambda values: sign * float(values.sum())
                 )
                 ratios[name] = self._ratio(name, sums[name], best)
         return ratios

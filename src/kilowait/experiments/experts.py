@@ -78,9 +78,7 @@ def warm_start(
     first = envs()
     make_expert_env(text, first, cluster).close()  # raise errors of the expert before anything is written
     return BehaviorCloning(
-        BehaviorCloningSettings(
-            text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards
-        ),
+        BehaviorCloningSettings(text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards),
         lambda: make_expert_env(text, envs(), cluster),
         Path(folder),
         resume,

@@ -15,11 +15,7 @@ EXTENSIONS = {"onnx": "onnx", "torchscript": "ts", "pt2": "pt2"}
 
 
 def export_agent(
-    agent: str | PathLike[str],
-    *,
-    to: str = "onnx",
-    out: str | PathLike[str] | None = None,
-    force: bool = False,
+    agent: str | PathLike[str], *, to: str = "onnx", out: str | PathLike[str] | None = None, force: bool = False
 ) -> tuple[Path, dict[str, str]]:
     """Write the network of an agent's folder or file; returns the path, and the network's inputs with their shapes.
 

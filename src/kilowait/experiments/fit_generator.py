@@ -104,9 +104,7 @@ def fit_folder(
             **(settings or {}),
         )
     except KilowaitError:
-        if (
-            checkpoint is not None and not checkpoint.path.exists()
-        ):  # the fit failed before its first checkpoint
+        if checkpoint is not None and not checkpoint.path.exists():  # the fit failed before its first checkpoint
             checkpoint.delete()
         raise
     if generator.privacy is None:

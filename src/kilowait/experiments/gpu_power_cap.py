@@ -28,9 +28,7 @@ def parse_gpu_power_caps(text: str) -> list[str]:
     """
     controls = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
     if not controls:
-        raise InputError(
-            "--gpu-power-cap is empty; write a fraction of the GPU power limit such as 60% or 0.6"
-        )
+        raise InputError("--gpu-power-cap is empty; write a fraction of the GPU power limit such as 60% or 0.6")
     return list(dict.fromkeys(controls))
 
 

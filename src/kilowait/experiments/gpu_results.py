@@ -38,12 +38,9 @@ def gpu_metrics_by_policy(
         tables = {text: run_speeds(speeds, window.jobs, cluster, context, text) for text in control_sets}
         for policy, label in enumerate(comparison.labels):
             log, table = comparison.logs(policy, number), tables[comparison.policies[policy].power_controls]
-            rows[label].append(
-                gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon)
-            )
+            rows[label].append(gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon))
     return {
-        label: {name: _mean([row[name] for row in windows]) for name in windows[0]}
-        for label, windows in rows.items()
+        label: {name: _mean([row[name] for row in windows]) for name in windows[0]} for label, windows in rows.items()
     }
 
 

@@ -104,11 +104,7 @@ class GpuOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def to_settings(
-        self,
-        policy: AnyPolicy,
-        backfill: str | int,
-        placement: str | None,
-        **engine_settings: Any,
+        self, policy: AnyPolicy, backfill: str | int, placement: str | None, **engine_settings: Any
     ) -> GpuSettings:
         """The default settings of the policy, changed by these options.
 
@@ -129,9 +125,7 @@ class GpuOptions:
         if self.migrate is not None:
             settings["migrate"] = self.migrate
         if self.gpu_type_order is not None:
-            settings["gpu_type_order"] = (
-                "given" if self.gpu_type_order == "least-energy" else self.gpu_type_order
-            )
+            settings["gpu_type_order"] = "given" if self.gpu_type_order == "least-energy" else self.gpu_type_order
         return gpu_settings_for(policy, backfill, **settings)
 
 
@@ -198,11 +192,7 @@ def check_placement_on(name: str | None, cluster: Cluster) -> None:
 
 
 def run_speeds(
-    text: str,
-    jobs: JobTable,
-    cluster: Cluster,
-    context: PowerContext | None = None,
-    power_controls: str = "none",
+    text: str, jobs: JobTable, cluster: Cluster, context: PowerContext | None = None, power_controls: str = "none"
 ) -> Speeds | None:
     """The speeds of a run with these power controls, including the slowdown by a GPU power cap."""
     speeds, cap = speeds_for(text, jobs, cluster), gpu_cap_share(power_controls)

@@ -78,9 +78,7 @@ def read_hyperparameters(
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise InputError(
-            f"cannot read the hyperparameters in {path}: {problem.strerror or problem}"
-        ) from None
+        raise InputError(f"cannot read the hyperparameters in {path}: {problem.strerror or problem}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise InputError(f"{path} is not TOML: {problem}; kilowait tune writes such a file") from None
     for name in data:
@@ -94,10 +92,7 @@ def read_hyperparameters(
     settings = data.get("hyperparameters", {})
     if not isinstance(settings, dict):
         raise InputError(f"{path}: hyperparameters is {settings!r}; write a table, [hyperparameters]")
-    chosen_algo, chosen_network = (
-        data.get("algo", algo or "ppo"),
-        data.get("network", network or "kernel"),
-    )
+    chosen_algo, chosen_network = (data.get("algo", algo or "ppo"), data.get("network", network or "kernel"))
     if chosen_algo not in ALGORITHMS:
         raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
     if chosen_network not in agents.KINDS:
@@ -126,9 +121,7 @@ def _check(file: HyperparameterFile) -> None:
                 _check_type(size, count, int)
         else:
             _check_type(name, value, hints[name])
-    RLTraining(
-        algo=file.algo, network=file.network, hyperparameters=file.hyperparameters
-    ).algorithm_settings()
+    RLTraining(algo=file.algo, network=file.network, hyperparameters=file.hyperparameters).algorithm_settings()
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:

@@ -82,21 +82,12 @@ class Workload:
             "date": date,
             "seeds": {"workload": self.jobs.meta.get("seed")},
             "inputs": {trace: self.sha256},
-            **(
-                {"predictors": [predictor.to_dict() for predictor in self.predictors]}
-                if self.predictors
-                else {}
-            ),
+            **({"predictors": [predictor.to_dict() for predictor in self.predictors]} if self.predictors else {}),
         }
 
 
 def read_workload(
-    trace: str,
-    *,
-    format: str | None = None,
-    columns: str | None = None,
-    strict: bool = False,
-    rows: str | None = None,
+    trace: str, *, format: str | None = None, columns: str | None = None, strict: bool = False, rows: str | None = None
 ) -> Workload:
     """Read or generate the jobs of a trace, and select rows.
 
@@ -116,16 +107,12 @@ def read_workload(
         return workload
     jobs = workload.jobs[selection]
     if not len(jobs):
-        raise InputError(
-            f"the range {rows} selects no jobs: {trace} has {len(workload.jobs):,} jobs, counted from 0"
-        )
+        raise InputError(f"the range {rows} selects no jobs: {trace} has {len(workload.jobs):,} jobs, counted from 0")
     return Workload(jobs, workload.cleaning_report, workload.sha256)
 
 
 def _is_synthetic(trace: str) -> bool:
-    return (
-        ":" in trace and trace.partition(":")[0].lower() in SYNTHETIC_WORKLOADS and not Path(trace).exists()
-    )
+    return ":" in trace and trace.partition(":")[0].lower() in SYNTHETIC_WORKLOADS and not Path(trace).exists()
 
 
 def _synthetic(text: str) -> JobTable:
@@ -185,9 +172,7 @@ def parse_columns(text: str) -> dict[str, Any]:
     >>> parse_columns("submit_s=submitted,estimate_s=limit_min*60")
     {'submit_s': 'submitted', 'estimate_s': ('limit_min', 60.0)}
     """
-    usage = (
-        "kilowait's column=the file's column, with commas between: submit_s=submitted,estimate_s=limit_min*60"
-    )
+    usage = "kilowait's column=the file's column, with commas between: submit_s=submitted,estimate_s=limit_min*60"
     mapping: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, source = (piece.strip() for piece in part.partition("="))
@@ -265,9 +250,7 @@ def named_cluster(text: str) -> Cluster:
         return read_nodes(text)
     if text.endswith(".toml") or "/" in text or Path(text).exists():
         return Cluster.from_file(text)
-    raise UnknownNameError(
-        "cluster (a preset, nodes:N, a TOML file or a list of nodes in CSV)", text, PRESETS
-    )
+    raise UnknownNameError("cluster (a preset, nodes:N, a TOML file or a list of nodes in CSV)", text, PRESETS)
 
 
 def _cluster_of_jobs(jobs: JobTable) -> tuple[Cluster, str | None]:

@@ -61,9 +61,7 @@ def best_trial(trials: Sequence[TuningTrial]) -> TuningTrial:
     """
     finished = [trial for trial in trials if trial.outcome == "finished"]
     if not finished:
-        raise InputError(
-            f"none of {len(trials)} trials finished; run more with a larger --trials and --resume"
-        )
+        raise InputError(f"none of {len(trials)} trials finished; run more with a larger --trials and --resume")
     return min(finished, key=lambda trial: trial.metric)
 
 

@@ -54,9 +54,7 @@ def preference_front(
 
     terms = agent.preferences
     if not terms:
-        raise InputError(
-            f"agent {agent.name!r} takes no preference; train one with kilowait train --objectives"
-        )
+        raise InputError(f"agent {agent.name!r} takes no preference; train one with kilowait train --objectives")
     if len(jobs) < window_jobs:
         raise InputError(
             f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; use shorter windows (--window)"

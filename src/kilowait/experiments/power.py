@@ -121,9 +121,7 @@ def make_power_context(settings: PowerSettings, jobs: JobTable, cluster: Cluster
     model = _model(settings.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
     if settings.cooling is not None:
         model = model.with_cooling(settings.cooling)
-    carbon = (
-        None if settings.carbon is None else read_carbon(settings.carbon, carbon_scope=settings.carbon_scope)
-    )
+    carbon = None if settings.carbon is None else read_carbon(settings.carbon, carbon_scope=settings.carbon_scope)
     price = None if settings.price is None else read_price(settings.price)
     weather = None if settings.weather is None else read_weather(settings.weather)
     needs = model.facility.cooling.needs
@@ -140,9 +138,7 @@ def make_power_context(settings: PowerSettings, jobs: JobTable, cluster: Cluster
             price = _aligned(price, origin, "the price", jobs, settings.repeat_signals)
         if weather is not None:
             parts = (weather.temperature, weather.humidity)
-            weather = Weather(
-                *(_aligned(part, origin, "the weather", jobs, settings.repeat_signals) for part in parts)
-            )
+            weather = Weather(*(_aligned(part, origin, "the weather", jobs, settings.repeat_signals) for part in parts))
     context = PowerContext(
         cluster, model, utilization, carbon, price, weather, settings.forecast, settings.repeat_signals, ""
     )

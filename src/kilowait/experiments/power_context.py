@@ -12,12 +12,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.accounting import EnergyAccounts, account_energy, lower_bound_kwh
-from kilowait.energy.controls import (
-    ForecastFactory,
-    ResolvedControls,
-    dvfs_tables,
-    resolve_controls,
-)
+from kilowait.energy.controls import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
 from kilowait.energy.power import GpuCaps, PowerModel, UtilizationProfile, cap_gpus
 from kilowait.energy.signals import Weather, forecast
 from kilowait.errors import InputError, UnknownNameError

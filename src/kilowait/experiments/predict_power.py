@@ -27,13 +27,7 @@ from kilowait.predict.models import FAMILIES, PredictionModel, predictions
 from kilowait.predict.predictor import load
 from kilowait.predict.targets import power
 
-__all__ = [
-    "MODEL",
-    "check_power_predictor",
-    "is_saved_power_predictor",
-    "with_predicted_power",
-    "with_predicted_watts",
-]
+__all__ = ["MODEL", "check_power_predictor", "is_saved_power_predictor", "with_predicted_power", "with_predicted_watts"]
 
 MODEL = "model"
 """Name of the predictor that uses the power model with the utilization profile, full load unless given."""
@@ -81,15 +75,9 @@ def with_predicted_watts(
         progress: called after every fit.
 
     >>> jobs = JobTable(
-    ...     job_id=[1, 2, 3],
-    ...     submit_s=[0, 99, 99],
-    ...     runtime_s=[9] * 3,
-    ...     nodes=[1, 1, 2],
-    ...     power_w=[80, 50, np.nan],
+    ...     job_id=[1, 2, 3], submit_s=[0, 99, 99], runtime_s=[9] * 3, nodes=[1, 1, 2], power_w=[80, 50, np.nan]
     ... )
-    >>> with_predicted_watts(jobs, Cluster.from_nodes(4), "recent", 200.0)[
-    ...     "predicted_power_w"
-    ... ].round().tolist()
+    >>> with_predicted_watts(jobs, Cluster.from_nodes(4), "recent", 200.0)["predicted_power_w"].round().tolist()
     [200.0, 80.0, nan]
     """
     check_power_predictor(predictor)

@@ -50,9 +50,7 @@ ADDED_COLUMNS = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "
 
 def is_saved_predictor(predictor: str) -> bool:
     """Whether the predictor is a folder: not a known name, and an existing path or a text with a slash."""
-    return predictor not in PREDICTORS and (
-        os.sep in predictor or "/" in predictor or Path(predictor).exists()
-    )
+    return predictor not in PREDICTORS and (os.sep in predictor or "/" in predictor or Path(predictor).exists())
 
 
 def check_predictor(predictor: str) -> None:

@@ -87,11 +87,7 @@ def importance(forests: ForestData, rows: Ints) -> dict[str, Any]:
         "jobs": len(sample),
         "training_jobs": len(training_rows),
         "rows": [
-            {
-                "name": features.names[column],
-                "meaning": meaning(features.names[column]),
-                "mean": float(mean[column]),
-            }
+            {"name": features.names[column], "meaning": meaning(features.names[column]), "mean": float(mean[column])}
             for column in order.tolist()
         ],
         "beeswarm": [
@@ -132,9 +128,7 @@ def _explained(forests: ForestData, role: str, row: int) -> dict[str, Any]:
     forest = forests.fit_forest_on(training_rows)
     values = features.values[row]
     *contributions, base = forest.contributions(values[None])[0].tolist()
-    largest = sorted(range(len(contributions)), key=lambda column: -abs(contributions[column]))[
-        :REPORTED_CONTRIBUTIONS
-    ]
+    largest = sorted(range(len(contributions)), key=lambda column: -abs(contributions[column]))[:REPORTED_CONTRIBUTIONS]
     medians = [_median(features.values[training_rows, column]) for column in largest]
     # One copy of the job per feature, in which that feature has its median value.
     with_medians = np.repeat(values[None], len(largest), axis=0)
@@ -144,9 +138,7 @@ def _explained(forests: ForestData, role: str, row: int) -> dict[str, Any]:
     changed_s = Distribution(
         forest.weights(with_medians), np.full(count, anchor), np.full(count, max_s)
     ).geometric_mean()
-    own_distribution = Distribution(
-        predictions.distribution.weights[[row]], np.array([anchor]), np.array([max_s])
-    )
+    own_distribution = Distribution(predictions.distribution.weights[[row]], np.array([anchor]), np.array([max_s]))
     return {
         "role": role,
         "job_id": number,

@@ -121,11 +121,7 @@ def prediction_report(
         "span_s": float(submit_s[-1] - submit_s[0]),
         "test_jobs": len(test_rows),
         "scores": [
-            {
-                "name": name,
-                "description": description,
-                **scores(predicted_s[name][test_rows], truth_s[test_rows]),
-            }
+            {"name": name, "description": description, **scores(predicted_s[name][test_rows], truth_s[test_rows])}
             for name, description in PREDICTOR_DESCRIPTIONS.items()
         ],
         "calibration": _calibration(predictions, truth_s, test_rows),
@@ -169,10 +165,7 @@ def scores(predicted_s: Floats, truth_s: Floats) -> dict[str, float | int]:
     """
     known = np.isfinite(predicted_s)
     if not known.any():
-        return {
-            "jobs": 0,
-            **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "underprediction_rate"), float("nan")),
-        }
+        return {"jobs": 0, **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "underprediction_rate"), float("nan"))}
     predicted, truth = predicted_s[known], truth_s[known]
     return {
         "jobs": len(predicted),
@@ -252,17 +245,13 @@ def _drift(jobs: JobTable, predicted_s: Mapping[str, Floats], truth_s: Floats) -
     rows = []
     for number in np.unique(period).tolist():
         in_period = period == number
-        predicted = {
-            name: scores(values[in_period], truth_s[in_period]) for name, values in predicted_s.items()
-        }
+        predicted = {name: scores(values[in_period], truth_s[in_period]) for name, values in predicted_s.items()}
         others = {name: predicted[name]["accuracy"] for name in ("last2", "request")}
         rows.append({"start_s": number * period_s, **predicted["forest"], **others})
     return {"every_s": period_s, "rows": rows}
 
 
-def _true_predicted_histogram(
-    rows: Ints, predicted_s: Mapping[str, Floats], truth_s: Floats
-) -> dict[str, Any]:
+def _true_predicted_histogram(rows: Ints, predicted_s: Mapping[str, Floats], truth_s: Floats) -> dict[str, Any]:
     """2-D histogram of true (first) and predicted (second) run times."""
     largest = max(float(np.nanmax(predicted_s[name][rows], initial=1.0)) for name in ("forest", "request"))
     largest = max(largest, float(truth_s[rows].max()))
@@ -277,8 +266,7 @@ def _true_predicted_histogram(
         )
         cell, count = np.unique(true_bin * cells + predicted_bin, return_counts=True)
         histogram["cells"][name] = [
-            [number // cells, number % cells, jobs]
-            for number, jobs in zip(cell.tolist(), count.tolist(), strict=True)
+            [number // cells, number % cells, jobs] for number, jobs in zip(cell.tolist(), count.tolist(), strict=True)
         ]
     return histogram
 

@@ -89,9 +89,7 @@ def load_dataset(task: PredictionTask) -> PredictionData:
     >>> load_dataset(PredictionTask("lublin:60:16")).dataset.target.name
     'runtime'
     """
-    workload = read_workload(
-        task.trace, format=task.format, columns=task.columns, strict=task.strict, rows=task.jobs
-    )
+    workload = read_workload(task.trace, format=task.format, columns=task.columns, strict=task.strict, rows=task.jobs)
     cluster, note = resolve_cluster(task.cluster, workload.jobs)
     jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history)
     if task.target not in ("power", "energy"):

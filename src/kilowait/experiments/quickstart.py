@@ -114,11 +114,7 @@ def quickstart(
             progress=lambda label: step(label, False),
         )
     results = summarize_comparison(comparison, training.objective, seed=seed)
-    manifest = {
-        "command": command,
-        "date": date,
-        "seeds": {"workload": seed, "training": seed, "comparison": seed},
-    }
+    manifest = {"command": command, "date": date, "seeds": {"workload": seed, "training": seed, "comparison": seed}}
     scenario = {"trace": trace, "cluster": to_dict(cluster), "size": asdict(size)}
     train_batch.save_agent(
         folders["agent"],
@@ -138,10 +134,6 @@ def quickstart(
         force=True,
     )
     say("4/4  writing the report")
-    result = QuickstartResult(
-        out / "report.html", out / "figures", folders["agent"], folders["comparison"], results
-    )
-    write_report(
-        [result.comparison, result.agent], result.report, figures=result.figures, title=TITLE, seed=seed
-    )
+    result = QuickstartResult(out / "report.html", out / "figures", folders["agent"], folders["comparison"], results)
+    write_report([result.comparison, result.agent], result.report, figures=result.figures, title=TITLE, seed=seed)
     return result

@@ -60,9 +60,7 @@ def check_can_start(folder: Path, *, resume: bool, force: bool) -> None:
     """Raise an error if an existing training would be overwritten, or if there is none to resume."""
     exists = can_resume(folder)
     if exists and not resume and not force:
-        raise InputError(
-            f"{folder} already contains a training; resume it with --resume, or start again with --force"
-        )
+        raise InputError(f"{folder} already contains a training; resume it with --resume, or start again with --force")
     if resume and not exists:
         raise InputError(f"{folder} contains no training to resume; start one without --resume")
 
@@ -132,9 +130,7 @@ def check_identity(folder: Path, identity: Mapping[str, Any], *, resume: bool) -
         if not (folder / IDENTITY_FILE).exists():
             (folder / IDENTITY_FILE).write_text(text + "\n", encoding="utf-8")
     except OSError as problem:
-        raise InputError(
-            f"cannot write in {folder}: {problem.strerror or problem}; name another folder"
-        ) from None
+        raise InputError(f"cannot write in {folder}: {problem.strerror or problem}; name another folder") from None
     recorded = read_json(folder / IDENTITY_FILE, folder)
     current = _parsed(text)
     for name in [*current, *(name for name in recorded if name not in current)]:
@@ -145,9 +141,7 @@ def check_identity(folder: Path, identity: Mapping[str, Any], *, resume: bool) -
             )
 
 
-def check_memory(
-    observation_spec: Any, *, envs: int, stored: int, settings: Any, free: int | None = None
-) -> None:
+def check_memory(observation_spec: Any, *, envs: int, stored: int, settings: Any, free: int | None = None) -> None:
     """Raise an error if the stored observations of a training do not fit into memory.
 
     Args:

@@ -66,15 +66,9 @@ been submitted (data leakage); evaluate later jobs')
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest: the predictor, and the number of evaluated jobs in its training span."""
-        overlapping = (
-            None if self.training_jobs is None else max(self.training_jobs - self.first_evaluated, 0)
-        )
+        overlapping = None if self.training_jobs is None else max(self.training_jobs - self.first_evaluated, 0)
         fields = ("folder", "card_sha256", "target", "model", "data")
-        return {
-            **{name: getattr(self, name) for name in fields},
-            "leaked_test_jobs": overlapping,
-            "note": self.note,
-        }
+        return {**{name: getattr(self, name) for name in fields}, "leaked_test_jobs": overlapping, "note": self.note}
 
 
 def read_predictor_card(folder: str, target: str) -> ModelCard:

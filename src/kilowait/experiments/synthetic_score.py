@@ -39,13 +39,7 @@ from kilowait.synth.fidelity.distances import column_shares, shares
 from kilowait.synth.fidelity.users import has_users, user_numbers
 from kilowait.synth.generator import SampleProgress
 from kilowait.synth.log_schema import DAY_S, WEEK_S
-from kilowait.synth.privacy_metrics import (
-    Anonymity,
-    PrivacyMetrics,
-    anonymity,
-    anonymity_by_k,
-    privacy_metrics,
-)
+from kilowait.synth.privacy_metrics import Anonymity, PrivacyMetrics, anonymity, anonymity_by_k, privacy_metrics
 from kilowait.synth.record_distances import RecordDistances, record_distances, roc
 
 __all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_score", "score"]
@@ -82,9 +76,7 @@ class PolicyOutcome:
 
     def document(self) -> dict[str, Any]:
         """As plain data."""
-        rows = [
-            {**asdict(measure), "ratio": measure.ratio, "near": measure.near} for measure in self.measures
-        ]
+        rows = [{**asdict(measure), "ratio": measure.ratio, "near": measure.near} for measure in self.measures]
         return {"policy": self.policy, "measures": rows}
 
 
@@ -115,9 +107,7 @@ class SyntheticScore:
         """Mean waits by policy; only policies under which jobs of both workloads started."""
         waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
         return tuple(
-            PolicyWait(policy, measure.real, measure.synthetic)
-            for policy, measure in waits
-            if measure is not None
+            PolicyWait(policy, measure.real, measure.synthetic) for policy, measure in waits if measure is not None
         )
 
     def document(self) -> dict[str, Any]:
@@ -209,18 +199,11 @@ def _simulated(
     real: JobTable, synthetic: JobTable, machine: Cluster, policy: str
 ) -> tuple[PolicyOutcome, dict[str, Any]]:
     """Results and curves of both workloads on one machine under one policy with EASY backfilling."""
-    logs = [
-        simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop")
-        for jobs in (real, synthetic)
-    ]
+    logs = [simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop") for jobs in (real, synthetic)]
     numbers = [run_distributions(log) for log in logs]
     series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "synthetic"), logs, strict=True)}
     curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
-    return PolicyOutcome(policy, compare_runs(*numbers)), {
-        "policy": policy,
-        "shares": curves,
-        "series": series,
-    }
+    return PolicyOutcome(policy, compare_runs(*numbers)), {"policy": policy, "shares": curves, "series": series}
 
 
 def _curves(real: JobTable, synthetic: JobTable) -> dict[str, Any]:

@@ -23,13 +23,7 @@ from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
 from kilowait.synth.log_schema import LogSchema, unix_zero_s
 
-__all__ = [
-    "SyntheticJobs",
-    "SyntheticTraining",
-    "check_synthetic_supported",
-    "sample_synthetic",
-    "data_overlap",
-]
+__all__ = ["SyntheticJobs", "SyntheticTraining", "check_synthetic_supported", "sample_synthetic", "data_overlap"]
 
 
 @dataclass(frozen=True)
@@ -91,9 +85,7 @@ def check_synthetic_supported(cluster: Cluster, *, has_power: bool, has_predicti
     if has_power or has_predictions:
         what = "their power is unknown" if has_power else "their run times are not predicted"
         name = "--power" if has_power else "--runtime-predictor"
-        raise InputError(
-            f"synthetic jobs cannot be combined with {name}: {what}; leave {name} or --synthetic out"
-        )
+        raise InputError(f"synthetic jobs cannot be combined with {name}: {what}; leave {name} or --synthetic out")
 
 
 def sample_synthetic(
@@ -131,14 +123,10 @@ def sample_synthetic(
             log.jobs if as_logged is None else as_logged,
             same=_fitted_to_this_log(folder, generator, log, trace),
         )
-        records.append(
-            {"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **overlap}
-        )
+        records.append({"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **overlap})
         warnings += _overlap_warnings(folder, overlap, trace, len(split(log.jobs).train))
     record = {"share": options.share, "curriculum": options.curriculum, "generators": records}
-    return SyntheticJobs(
-        SyntheticMix(tuple(tables), options.share, options.curriculum), record, tuple(warnings)
-    )
+    return SyntheticJobs(SyntheticMix(tuple(tables), options.share, options.curriculum), record, tuple(warnings))
 
 
 def data_overlap(schema: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, Any]:
@@ -162,10 +150,7 @@ def data_overlap(schema: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, 
         return {**fitted, "overlap": "another log"}
     splits = split(jobs)
     offset_s = schema.zero_s - unix_zero_s(jobs)
-    first_s_of = {
-        "validation": float(splits.validation["submit_s"][0]),
-        "test": float(splits.test["submit_s"][0]),
-    }
+    first_s_of = {"validation": float(splits.validation["submit_s"][0]), "test": float(splits.test["submit_s"][0])}
     overlap = "training jobs only"
     for name, begin_s in first_s_of.items():
         if last_s + offset_s > begin_s or (last_s + offset_s == begin_s and schema.jobs > len(splits.train)):
@@ -187,9 +172,7 @@ def _fitted_to_this_log(folder: str | PathLike[str], generator: Generator, log: 
     inputs = read_json(manifest, Path(folder)).get("inputs", {}) if manifest.exists() else {}
     if trace in inputs or (log.sha256 is not None and log.sha256 in inputs.values()):
         return True
-    named = generator.schema.source == str(
-        log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs"
-    )
+    named = generator.schema.source == str(log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs")
     return named and (log.sha256 is not None or not inputs)
 
 

@@ -34,9 +34,7 @@ def parse_settings(text: str) -> dict[str, float | str]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
-            raise InputError(
-                f"the settings contain {part!r}; write name=value, separated by commas: passes=10,draws=2"
-            )
+            raise InputError(f"the settings contain {part!r}; write name=value, separated by commas: passes=10,draws=2")
         try:
             number = float(value)
         except ValueError:

@@ -115,9 +115,7 @@ def train(
             **common,
         )
     elif cluster.node_level:
-        _check_names(
-            settings, [each.name for each in fields(train_gpu.GpuTraining)], "cma-es on GPU clusters"
-        )
+        _check_names(settings, [each.name for each in fields(train_gpu.GpuTraining)], "cma-es on GPU clusters")
         gpu_training = train_gpu.GpuTraining(seed=seed, **settings)
         agent, _ = train_gpu.train_gpu_agent(jobs, cluster, gpu_training, trace=trace, **common)
     else:

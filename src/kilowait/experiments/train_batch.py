@@ -17,12 +17,7 @@ from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import (
-    Comparison,
-    Windows,
-    cut_windows,
-    split,
-)
+from kilowait.evaluation.comparison import Comparison, Windows, cut_windows, split
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.compare import compare
@@ -115,11 +110,7 @@ def train(
 
 def with_test_predictions(workload: Workload) -> Workload:
     """The workload with its last 20 % marked as test jobs for its predictors."""
-    return (
-        workload.evaluated_from(split(workload.jobs).row_range("test")[0])
-        if workload.predictors
-        else workload
-    )
+    return workload.evaluated_from(split(workload.jobs).row_range("test")[0]) if workload.predictors else workload
 
 
 def windows_of_test_split(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:

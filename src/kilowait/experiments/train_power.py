@@ -50,9 +50,7 @@ class PowerTraining:
     settings: PowerSettings = field(default_factory=PowerSettings)
 
     @classmethod
-    def of(
-        cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster
-    ) -> PowerTraining:
+    def of(cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster) -> PowerTraining:
         """From settings; reads the files they name, and aligns their signals with the times of the log."""
         return cls(make_power_context(settings, jobs, cluster), power_controls, settings)
 
@@ -148,11 +146,7 @@ def train_power_agent(
         sla=SlowdownLimit(max_slowdown_ratio, policy),
         progress=progress,
         checkpoint_dir=search_checkpoint_dir(
-            folder,
-            {"training": jobs, "validation": validation},
-            cluster,
-            resume=resume,
-            extra=power_training.identity,
+            folder, {"training": jobs, "validation": validation}, cluster, resume=resume, extra=power_training.identity
         ),
         **settings,
     )

@@ -22,29 +22,13 @@ from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.folder import read_json
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.early_stopping import BestModel
-from kilowait.experiments.env_factory import (
-    EnvFactory,
-    LoadCurriculum,
-    SyntheticCurriculum,
-    env_factory_for,
-)
-from kilowait.experiments.resume import (
-    check_identity,
-    check_memory,
-    training_folder,
-    training_identity,
-)
+from kilowait.experiments.env_factory import EnvFactory, LoadCurriculum, SyntheticCurriculum, env_factory_for
+from kilowait.experiments.resume import check_identity, check_memory, training_folder, training_identity
 from kilowait.experiments.synthetic_training import check_synthetic_supported
 from kilowait.experiments.train_power import PowerTraining
 from kilowait.jobs import JobTable
 
-__all__ = [
-    "ALGORITHMS",
-    "RLTraining",
-    "train_network",
-    "save_network_agent",
-    "warm_start_updates",
-]
+__all__ = ["ALGORITHMS", "RLTraining", "train_network", "save_network_agent", "warm_start_updates"]
 
 ALGORITHMS = {
     "ppo": "proximal policy optimisation",
@@ -197,15 +181,11 @@ def train_network(
     settings = training.algorithm_settings()
     with use_device(training.device, None):
         pass  # raise the error of an unavailable device before anything is written
-    probe = env_factory_for(cluster, replace(training, queue_window=1), power).envs(
-        jobs, 1, min(len(jobs), 2), False
-    )
+    probe = env_factory_for(cluster, replace(training, queue_window=1), power).envs(jobs, 1, min(len(jobs), 2), False)
     stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * training.num_envs)
     observation_spec = probe.spec_of_observation
     observation_spec = replace(observation_spec, slots=observation_spec.slots - 1 + training.queue_window)
-    check_memory(
-        observation_spec, envs=training.num_envs + training.windows, stored=stored, settings=settings
-    )
+    check_memory(observation_spec, envs=training.num_envs + training.windows, stored=stored, settings=settings)
     probe.close()
     validation_envs = factory.envs(validation, training.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, training.windows).astype(np.int64)
@@ -270,9 +250,7 @@ def train_network(
     provenance |= {**factory.provenance, **({"units": units} if units else {}), **synthetic_record}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    fixed_network = (
-        with_fixed_preference(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
-    )
+    fixed_network = with_fixed_preference(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
     explanation = explain_network(fixed_network, validation_envs, first, cluster)
     explanation_data = {} if explanation is None else explanation.to_dict()
     (Path(folder) / "explained.json").write_text(plain_json(explanation_data) + "\n", encoding="utf-8")
@@ -313,11 +291,7 @@ def save_network_agent(
     content = {
         "training": [asdict(update) for update in history],
         "explained": read_json(state / "explained.json", state),
-        **(
-            {"warm_start": read_json(state / WARM_START_FILE, state)}
-            if (state / WARM_START_FILE).exists()
-            else {}
-        ),
+        **({"warm_start": read_json(state / WARM_START_FILE, state)} if (state / WARM_START_FILE).exists() else {}),
         **results,
     }
 

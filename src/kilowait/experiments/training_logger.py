@@ -16,9 +16,7 @@ __all__ = ["TrainingLogger"]
 class TrainingLogger:
     """Logs to TensorBoard, and to Weights & Biases if requested."""
 
-    def __init__(
-        self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None) -> None:
         """`folder`: for TensorBoard's files, if TensorBoard is installed; `wandb`: a Weights & Biases project."""
         self._folder: Path | None = folder
         self._tensorboard: Any = None

@@ -232,9 +232,9 @@ def _run_trial(
     shutil.rmtree(scratch, ignore_errors=True)  # of an interrupted trial
     outcome = "finished"
     try:
-        best = train_rl.train_network(
-            jobs, validation, cluster, trial_training, folder=scratch, progress=progress
-        )[1][-1].best
+        best = train_rl.train_network(jobs, validation, cluster, trial_training, folder=scratch, progress=progress)[1][
+            -1
+        ].best
     except optuna.TrialPruned:
         outcome = "pruned"
     except TrainingError as problem:
@@ -284,9 +284,7 @@ def _digest(*tables: JobTable) -> str:
     return digest.hexdigest()
 
 
-def _write(
-    path: Path, training: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]
-) -> None:
+def _write(path: Path, training: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]) -> None:
     """Write results.json and, if a trial has finished, best.toml, each atomically."""
     results = {
         **record,

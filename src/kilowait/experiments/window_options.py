@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import (
-    PolicyConfig,
-    Windows,
-    cut_windows,
-    single_window,
-    split,
-)
+from kilowait.evaluation.comparison import PolicyConfig, Windows, cut_windows, single_window, split
 from kilowait.jobs import JobTable
 from kilowait.units import parse_duration
 

@@ -81,9 +81,7 @@ def finish_time_fair(active: ActiveJobs) -> Floats:
         middle = (lowest + highest) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = active.remaining_s / (middle * ideal - past)
-        shares = (
-            _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
-        )
+        shares = _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
         if shares is None:
             lowest = middle
         else:
@@ -142,9 +140,7 @@ def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | Non
         columns = np.concatenate([columns, np.full(n, n * types)])
         values = np.concatenate([values, np.ones(n)])
     gains_table = coo_array((values, (rows, columns)), shape=(n, n * types + extra_columns)).tocsr()
-    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [
-        (None, None)
-    ] * extra_columns
+    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [(None, None)] * extra_columns
     found = linprog(
         goal,
         A_ub=vstack([table, gains_table]).tocsr(),

@@ -71,17 +71,13 @@ def _make_policy(
         raise InputError(f"policy {name!r} is {function!r}; write a plain function of (job, now)")
     arguments = list(inspect.signature(function).parameters)
     if len(arguments) != 2:
-        raise InputError(
-            f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)"
-        )
+        raise InputError(f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)")
     uses = {str(i.argval) for i in dis.get_instructions(function)}
     for attribute in _job_attributes(function, arguments[0]):
         if attribute not in JOB_FIELDS:
             raise _unknown_attribute(name, attribute)
     if "usage_share" in uses and half_life_s <= 0:
-        raise InputError(
-            f"policy {name!r} reads job.usage_share; give the half-life of usage: policy(half_life_s=...)"
-        )
+        raise InputError(f"policy {name!r} reads job.usage_share; give the half-life of usage: policy(half_life_s=...)")
     if time_dependent is None:
         time_dependent = _reads(function, arguments[1]) or "usage_share" in uses
 
@@ -101,16 +97,13 @@ def _make_policy(
     except (NumbaError, TypeError, NotImplementedError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
         warnings.warn(
-            f"policy {name!r} cannot be compiled and will run in Python, many times slower: {reason}",
-            stacklevel=3,
+            f"policy {name!r} cannot be compiled and will run in Python, many times slower: {reason}", stacklevel=3
         )
 
     def slow_score(job: Any, now: float, parameters: Any) -> float:
         return float(function(job, now))
 
-    return PriorityPolicy(
-        name, slow_score, time_dependent=time_dependent, half_life_s=half_life_s, compiled=False
-    )
+    return PriorityPolicy(name, slow_score, time_dependent=time_dependent, half_life_s=half_life_s, compiled=False)
 
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:
@@ -131,10 +124,6 @@ def _job_attributes(function: OwnScore, argument: str) -> set[str]:
     found = set()
     instructions = list(dis.get_instructions(function))
     for before, after in pairwise(instructions):
-        if (
-            before.opname.startswith("LOAD_FAST")
-            and before.argval == argument
-            and after.opname == "LOAD_ATTR"
-        ):
+        if before.opname.startswith("LOAD_FAST") and before.argval == argument and after.opname == "LOAD_ATTR":
             found.add(str(after.argval))
     return found

@@ -47,13 +47,9 @@ def _empty_history(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
 def easy_plus() -> PriorityPolicy:
     """First come, first served, with run times predicted by the user's last two jobs (EASY+)."""
     score = compiled_score(last_two)
-    return PriorityPolicy(
-        "easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_empty_history
-    )
+    return PriorityPolicy("easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_empty_history)
 
 
 def easy_plus_plus() -> PriorityPolicy:
     """Like easy+, with backfill candidates in order of predicted run time (EASY++)."""
-    return replace(
-        easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf))
-    )
+    return replace(easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf)))

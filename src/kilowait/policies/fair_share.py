@@ -79,30 +79,21 @@ def multifactor(
         return np.concatenate([constants, qos_factors, queue_factors]).astype(np.float64)
 
     return PriorityPolicy(
-        "multifactor",
-        compiled_score(_multifactor),
-        time_dependent=True,
-        half_life_s=half_life,
-        prepare=prepare,
+        "multifactor", compiled_score(_multifactor), time_dependent=True, half_life_s=half_life, prepare=prepare
     )
 
 
 def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
     """Users with the least recent usage first; usage decays with half-life `half_life_s`."""
     return PriorityPolicy(
-        "fair_share",
-        compiled_score(_fair_share),
-        time_dependent=True,
-        half_life_s=_seconds("half_life_s", half_life_s),
+        "fair_share", compiled_score(_fair_share), time_dependent=True, half_life_s=_seconds("half_life_s", half_life_s)
     )
 
 
 def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     """ALCF's WFP: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the nodes."""
     if not 0 < share <= 1 or not favour > 0:
-        raise InputError(
-            f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
-        )
+        raise InputError(f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0")
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])

@@ -65,9 +65,7 @@ def srtf() -> PriorityPolicy:
 
 def srsf() -> PriorityPolicy:
     """Shortest remaining service (time times GPUs) first."""
-    return PriorityPolicy(
-        "srsf", _remaining_service, time_dependent=True, node_level=True, gpu_settings=PREEMPTING
-    )
+    return PriorityPolicy("srsf", _remaining_service, time_dependent=True, node_level=True, gpu_settings=PREEMPTING)
 
 
 def las() -> PriorityPolicy:
@@ -88,9 +86,7 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Prior
     try:
         values = [float(limit) for limit in limits.split(",")]
     except ValueError:
-        raise InputError(
-            f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000"
-        ) from None
+        raise InputError(f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000") from None
     return PriorityPolicy(
         "tiresias",
         _service_queue,

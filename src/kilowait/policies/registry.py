@@ -16,12 +16,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy, StepwisePolicy
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.policies import (
-    easy_plus,
-    fair_share,
-    gpu,
-    priority,
-)
+from kilowait.policies import easy_plus, fair_share, gpu, priority
 from kilowait.policies.compile import compiled_score
 from kilowait.policies.round_based import round_based_policy
 from kilowait.rng import stream
@@ -111,8 +106,7 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
         return wrapped
     if not isinstance(policy, str):
         raise InputError(
-            f"the order is {policy!r}; give the name of a priority policy, or a function decorated with "
-            "kilowait.policy"
+            f"the order is {policy!r}; give the name of a priority policy, or a function decorated with kilowait.policy"
         )
     name, *settings = policy.strip().split(":")
     if name.lower() not in POLICIES:
@@ -150,6 +144,4 @@ def describe_policies() -> dict[str, str]:
     >>> describe_policies()["sjf"]
     'Shortest estimate first.'
     """
-    return {
-        name: (constructor.__doc__ or "").strip().splitlines()[0] for name, constructor in POLICIES.items()
-    }
+    return {name: (constructor.__doc__ or "").strip().splitlines()[0] for name, constructor in POLICIES.items()}

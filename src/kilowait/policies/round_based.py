@@ -70,9 +70,7 @@ class RoundBasedPolicy:
             chosen = _assign_types(active, target, received)
             _apply_assignment(simulator, view, chosen)
             running = simulator.view()
-            type_of_job = dict(
-                zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True)
-            )
+            type_of_job = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
 def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:

@@ -57,7 +57,7 @@ def simulate(
             intensity, price and utilization. The log records the text, and `kilowait.account_energy` uses it.
         power: the power model of a text of power controls, or the name of a preset such as "taurus".
         speeds: speed of each job on each GPU type; None: as the setting `gpu_speeds` says.
-        preference: (GPU types, jobs), the types a job tries first, smaller first; for ``types="given"``.
+        preference: (GPU types, jobs), the types a job tries first, smaller first; for ``gpu_type_order="given"``.
         changes: single settings by name, such as ``at_limit="kill"`` or ``preempt=True``.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
@@ -65,7 +65,7 @@ def simulate(
     [0.0, 60.0]
     >>> slow = simulate(jobs, Cluster.from_nodes(4), power_controls="dvfs=1.3:always", power="taurus")
     >>> slow.jobs()["end_s"].round(1).tolist()
-    [60.0, 120.0]
+    [76.4, 152.7]
     """
     if isinstance(power_controls, str):
         power_controls = _resolve_controls(power_controls, jobs, cluster, power)
@@ -80,9 +80,7 @@ def simulate(
             power_controls=power_controls.controls, speeds=speeds, preference=preference, **changes,
         )  # fmt: skip
         recorded = {} if power_controls.text == "none" else {"power_controls": power_controls.text}
-        return replace(
-            log, jobs_table=jobs, run={**log.run, **recorded}
-        )  # jobs without hold_until_s of load shifting
+        return replace(log, jobs_table=jobs, run={**log.run, **recorded})  # jobs without hold_until_s of load shifting
     resolved_policy = as_policy(policy)
     chosen: Settings | GpuSettings
     if cluster.node_level:
@@ -97,9 +95,7 @@ def simulate(
     return resolved_policy.run(RunInputs(jobs, cluster, chosen, order, power_controls, speeds, preference))
 
 
-def _resolve_controls(
-    text: str, jobs: JobTable, cluster: Cluster, power: PowerModel | str | None
-) -> ResolvedControls:
+def _resolve_controls(text: str, jobs: JobTable, cluster: Cluster, power: PowerModel | str | None) -> ResolvedControls:
     """The power controls of a text with a power model or the name of a preset."""
     from kilowait.energy import PowerModel, resolve_controls
 
@@ -108,9 +104,7 @@ def _resolve_controls(
             f"power_controls {text!r} need a power model; give power: a kilowait.energy.PowerModel or the name of a "
             "preset, such as power='taurus'"
         )
-    return resolve_controls(
-        text, jobs, cluster, PowerModel.preset(power) if isinstance(power, str) else power
-    )
+    return resolve_controls(text, jobs, cluster, PowerModel.preset(power) if isinstance(power, str) else power)
 
 
 def settings_for(
@@ -145,18 +139,12 @@ def settings_for(
 
 
 def gpu_settings_for(
-    policy: AnyPolicy,
-    backfill: str | int | None = None,
-    settings: Settings | GpuSettings | None = None,
-    **changes: Any,
+    policy: AnyPolicy, backfill: str | int | None = None, settings: Settings | GpuSettings | None = None, **changes: Any
 ) -> GpuSettings:
     """The settings of a run on a node-level cluster: those given or those that the policy recommends, changed by name.
 
     >>> from kilowait.policies.registry import as_policy
-    >>> (
-    ...     gpu_settings_for(as_policy("srtf")).preempt,
-    ...     gpu_settings_for(as_policy("fcfs"), "skip").head_of_line_blocking,
-    ... )
+    >>> (gpu_settings_for(as_policy("srtf")).preempt, gpu_settings_for(as_policy("fcfs"), "skip").head_of_line_blocking)
     (True, False)
     """
     if isinstance(settings, Settings):
@@ -179,9 +167,7 @@ def gpu_settings_for(
     chosen = {name: value for name, value in changes.items() if value is not None}
     if backfill is not None:
         defaults["head_of_line_blocking"] = backfill == "none"
-    if getattr(
-        resolved_policy, "skips", False
-    ):  # it chooses among all jobs that fit, so no job blocks others
+    if getattr(resolved_policy, "skips", False):  # it chooses among all jobs that fit, so no job blocks others
         defaults["head_of_line_blocking"] = False
     return replace(settings or GpuSettings(), **{**defaults, **chosen})
 

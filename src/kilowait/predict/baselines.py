@@ -79,9 +79,7 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
     else:
         prediction = row_median(known["user"].latest_values(values, MEDIAN_JOBS))
         if name == "class-median":
-            prediction = first_known(
-                row_median(known["user_request"].latest_values(values, MEDIAN_JOBS)), prediction
-            )
+            prediction = first_known(row_median(known["user_request"].latest_values(values, MEDIAN_JOBS)), prediction)
     all_users = row_median(known["everyone"].latest_values(values, MEDIAN_JOBS))
     prediction = first_known(
         prediction * target.scale, target.requested, all_users * target.scale, target.default * target.scale
@@ -92,9 +90,7 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
 def _rate(jobs: JobTable, target: Target) -> Floats:
     """Nodes x mean watts per node of all earlier jobs; for energy also x the run time of the user's similar jobs."""
     if target.name not in ("power", "energy"):
-        raise InputError(
-            f"rate is a prediction of power and energy, not of {target.name}; use recent or last2"
-        )
+        raise InputError(f"rate is a prediction of power and energy, not of {target.name}; use recent or last2")
     nodes: Floats = jobs["nodes"].astype(np.float64)
     submit_s: Floats = jobs["submit_s"]
     known = PastEvents(np.zeros(len(jobs), np.int64), target.known_s, submit_s)
@@ -108,8 +104,7 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
         return nodes * watts
     keys = all_job_keys(jobs)
     known_runtimes = {
-        kind: PastEvents(keys[kind], target.known_s, submit_s)
-        for kind in ("user_same", "user_request", "user")
+        kind: PastEvents(keys[kind], target.known_s, submit_s) for kind in ("user_same", "user_request", "user")
     }
     log_runtime = nearest_median(known_runtimes, np.log(np.maximum(jobs["runtime_s"], 1.0)))
     request = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S)

@@ -56,9 +56,7 @@ class Loss:
             value = None
         valid = value is not None and (0 < value < 1 if name == "quantile" else 0 < value < np.inf)
         if (needs_number and not valid) or (not needs_number and colon):
-            raise InputError(
-                f"the loss is {text!r}; write {'quantile:0.9 or asymmetric:3' if needs_number else name}"
-            )
+            raise InputError(f"the loss is {text!r}; write {'quantile:0.9 or asymmetric:3' if needs_number else name}")
         return cls(name, value)
 
 
@@ -95,9 +93,7 @@ class BoostedTrees:
 
     def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
         """(n, features + 1) SHAP value of each feature, and the mean prediction in the last column."""
-        values = np.asarray(
-            self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64
-        )
+        values = np.asarray(self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64)
         # LightGBM sums SHAP values over trees, also where it averages predictions.
         averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
         return values / self.booster.num_trees() if averaged else values
@@ -113,9 +109,7 @@ class BoostedTrees:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as problem:
-            raise InputError(
-                f"{path} cannot be read: {problem}; fit it again with kilowait predict fit"
-            ) from None
+            raise InputError(f"{path} cannot be read: {problem}; fit it again with kilowait predict fit") from None
         return cls(booster_of(text, path))
 
 
@@ -140,15 +134,7 @@ def fit_boosting(
         "asymmetric": _asymmetric(loss.number or 1.0),
     }[loss.name]
     parameters = {
-        **tree_parameters(
-            params.leaves,
-            params.leaf_jobs,
-            params.sample,
-            params.features,
-            params.bins,
-            seed,
-            threads,
-        ),
+        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
         "objective": objective,
         "learning_rate": params.rate,
     }
@@ -158,25 +144,12 @@ def fit_boosting(
 
 
 def fit_random_forest(
-    features: Floats,
-    difference: Floats,
-    settings: ForestSettings | None = None,
-    *,
-    seed: int,
-    threads: int = 1,
+    features: Floats, difference: Floats, settings: ForestSettings | None = None, *, seed: int, threads: int = 1
 ) -> BoostedTrees:
     """Fit a random forest that predicts the mean of ln(value) less the anchor, a common baseline."""
     params = settings or ForestSettings()
     parameters = {
-        **tree_parameters(
-            params.leaves,
-            params.leaf_jobs,
-            params.sample,
-            params.features,
-            params.bins,
-            seed,
-            threads,
-        ),
+        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
         "objective": "l2",
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
@@ -186,9 +159,7 @@ def fit_random_forest(
 
 def _train(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:
     lgb = library()
-    data = lgb.Dataset(
-        features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1}
-    )
+    data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
     return lgb.train(parameters, data, trees)
 
 

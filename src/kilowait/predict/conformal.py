@@ -18,12 +18,7 @@ from kilowait.errors import InputError
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import select_columns
-from kilowait.predict.fit import (
-    FittedModel,
-    Settings,
-    default_settings,
-    fit_until,
-)
+from kilowait.predict.fit import FittedModel, Settings, default_settings, fit_until
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard
 from kilowait.predict.models import PredictionModel, check_model
@@ -87,18 +82,14 @@ def fit(
     date_s = float(jobs["submit_s"][begin])
     truth = target.values[calibration_rows]
     fitted = (
-        None
-        if model.family == "baseline"
-        else fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
+        None if model.family == "baseline" else fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
     )
     point, levels = _levels(dataset, model, fitted, calibration_rows)
     errors = {model.text: asdict(score(point, truth))}
     for name in ("request", "last2", "class-median", "recent"):
         if name != model.text and not (name == "request" and np.isnan(target.requested).any()):
             errors[name] = asdict(score(predict_baseline(name, jobs, target)[calibration_rows], truth))
-    codes = {
-        name: jobs.labels[name] for name in NAMED_FEATURES if name in jobs.labels and name in features.names
-    }
+    codes = {name: jobs.labels[name] for name in NAMED_FEATURES if name in jobs.labels and name in features.names}
     params = settings or (None if fitted is None else default_settings(model))
     card = ModelCard(
         model=model.text,
@@ -146,9 +137,7 @@ def _levels(
     if fitted is None:
         point = predict_baseline(model.text, dataset.jobs, target)[calibration_rows]
     else:
-        point = fitted.predict(
-            features.values[calibration_rows], features.anchor[calibration_rows], max_value
-        )
+        point = fitted.predict(features.values[calibration_rows], features.anchor[calibration_rows], max_value)
     if fitted is not None and isinstance(fitted.trees, Forest):
         distribution = fitted.distribution(
             features.values[calibration_rows], features.anchor[calibration_rows], max_value
@@ -166,19 +155,14 @@ def _coverage(dataset: Dataset, fitted: FittedModel, calibration_rows: Ints) -> 
         dataset.target.max_value[calibration_rows],
     )
     return {
-        str(level): coverage(distribution.quantile(level), dataset.target.values[calibration_rows])
-        for level in BOUNDS
+        str(level): coverage(distribution.quantile(level), dataset.target.values[calibration_rows]) for level in BOUNDS
     }
 
 
 def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]:
     gain = np.asarray(fitted.trees.booster.feature_importance("gain"), np.float64)
     share = gain / gain.sum() if gain.sum() > 0 else gain
-    return {
-        names[column]: float(share[column])
-        for column in np.argsort(-share, kind="stable")
-        if share[column] > 0
-    }
+    return {names[column]: float(share[column]) for column in np.argsort(-share, kind="stable") if share[column] > 0}
 
 
 def _drift(

@@ -44,10 +44,7 @@ class Dataset:
             self.times[rows],
             replace(target, **{name: getattr(target, name)[rows] for name in arrays}),
             replace(
-                features,
-                values=features.values[rows],
-                anchor=features.anchor[rows],
-                request=features.request[rows],
+                features, values=features.values[rows], anchor=features.anchor[rows], request=features.request[rows]
             ),
         )
 

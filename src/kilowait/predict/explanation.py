@@ -66,9 +66,7 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
         start = math.exp(contributions[-1])
         for column in np.argsort(-np.abs(contributions[:-1]), kind="stable"):
             name = predictor.card.features[column]
-            parts.append(
-                FeatureEffect(name, meaning(name), float(values[0, column]), math.exp(contributions[column]))
-            )
+            parts.append(FeatureEffect(name, meaning(name), float(values[0, column]), math.exp(contributions[column])))
     return Explanation(
         job_id=int(dataset.jobs["job_id"][row]),
         prediction=prediction,

@@ -33,9 +33,7 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
 }
 _BY_STATISTIC: dict[str, Callable[[float], str]] = {
     "count": lambda value: _count(math.expm1(value), "job"),
-    **dict.fromkeys(
-        ("last", "second", "third", "median", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"
-    ),
+    **dict.fromkeys(("last", "second", "third", "median", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"),
     "spread": lambda value: f"a factor of {math.exp(value):.3g}",
     **dict.fromkeys(("since", "gap"), lambda value: _duration(math.expm1(value))),
     "elapsed": lambda value: "not running" if value < 0 else _duration(math.expm1(value)),

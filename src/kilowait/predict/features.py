@@ -16,22 +16,9 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
-from kilowait.predict.past_events import (
-    Ints,
-    PastEvents,
-    group_keys,
-    row_median,
-)
+from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 
-__all__ = [
-    "Features",
-    "feature_table",
-    "first_known",
-    "job_keys",
-    "meaning",
-    "nearest_median",
-    "select_columns",
-]
+__all__ = ["Features", "feature_table", "first_known", "job_keys", "meaning", "nearest_median", "select_columns"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -131,12 +118,7 @@ def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
         nodes: number of nodes of the machine.
 
     >>> jobs = JobTable(
-    ...     job_id=[1, 2],
-    ...     submit_s=[0, 99],
-    ...     runtime_s=[60, 50],
-    ...     estimate_s=[3600, 3600],
-    ...     nodes=[1, 1],
-    ...     wait_s=[0, 0],
+    ...     job_id=[1, 2], submit_s=[0, 99], runtime_s=[60, 50], estimate_s=[3600, 3600], nodes=[1, 1], wait_s=[0, 0]
     ... )
     >>> from kilowait.predict.known_times import from_log
     >>> table = feature_table(jobs, from_log(jobs), nodes=4)
@@ -156,9 +138,7 @@ def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
     for kind, key in keys.items():
         columns |= {
             f"{kind}_{name}": values
-            for name, values in _history_features(
-                jobs, times, kind, key, ended[kind], log_runtime, anchor
-            ).items()
+            for name, values in _history_features(jobs, times, kind, key, ended[kind], log_runtime, anchor).items()
         }
     columns |= _machine_features(jobs, times, request, nodes_requested, nodes)
     return Features(tuple(columns), np.stack(list(columns.values()), axis=1), anchor, request, times.name)
@@ -175,9 +155,7 @@ def first_known(first: Floats, *others: Floats) -> Floats:
     return first
 
 
-def nearest_median(
-    known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = ANCHOR_KINDS
-) -> Floats:
+def nearest_median(known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = ANCHOR_KINDS) -> Floats:
     """Median of the last five values of the most similar kind of jobs that has any; NaN where none has."""
     return first_known(*(row_median(known[kind].latest_values(values, 5)) for kind in kinds if kind in known))
 
@@ -234,13 +212,7 @@ def _submission_features(jobs: JobTable, request: Floats, anchor: Floats) -> dic
 
 
 def _history_features(
-    jobs: JobTable,
-    times: KnownTimes,
-    kind: str,
-    key: Ints,
-    ended: PastEvents,
-    log_runtime: Floats,
-    anchor: Floats,
+    jobs: JobTable, times: KnownTimes, kind: str, key: Ints, ended: PastEvents, log_runtime: Floats, anchor: Floats
 ) -> Mapping[str, Floats]:
     """Statistics of earlier jobs of a kind."""
     submit_s, mean_jobs = jobs["submit_s"], MEAN_JOBS.get(kind, 30)
@@ -299,6 +271,4 @@ def select_columns(table: Features, names: Iterable[str]) -> Floats:
     """The columns of these names, in this order; NaN for columns that the table does not have."""
     column_of = {name: column for column, name in enumerate(table.names)}
     unknown = np.full(len(table), np.nan)
-    return np.stack(
-        [table.values[:, column_of[name]] if name in column_of else unknown for name in names], axis=1
-    )
+    return np.stack([table.values[:, column_of[name]] if name in column_of else unknown for name in names], axis=1)

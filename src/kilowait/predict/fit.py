@@ -82,16 +82,10 @@ def fit_until(
     params = settings or default_settings(model)
     if model.loss is not None and isinstance(params, BoostingSettings):
         return FittedModel(
-            model,
-            fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads),
-            len(rows),
+            model, fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads), len(rows)
         )
     if model.family == "forest" and isinstance(params, ForestSettings):
         return FittedModel(model, fit_forest(values, targets, params, seed=seed, threads=threads), len(rows))
     if model.family == "random-forest" and isinstance(params, ForestSettings):
-        return FittedModel(
-            model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows)
-        )
-    raise InputError(
-        f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS"
-    )
+        return FittedModel(model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows))
+    raise InputError(f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS")

@@ -114,12 +114,7 @@ def tree_parameters(
 
 
 def fit_forest(
-    features: Floats,
-    difference: Floats,
-    settings: ForestSettings | None = None,
-    *,
-    seed: int,
-    threads: int = 1,
+    features: Floats, difference: Floats, settings: ForestSettings | None = None, *, seed: int, threads: int = 1
 ) -> Forest:
     """Fit a forest on rows of features and ln(time) less the anchor.
 
@@ -128,22 +123,12 @@ def fit_forest(
     params = settings or ForestSettings()
     lgb = library()
     parameters = {
-        **tree_parameters(
-            params.leaves,
-            params.leaf_jobs,
-            params.sample,
-            params.features,
-            params.bins,
-            seed,
-            threads,
-        ),
+        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
         "objective": "l2",
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
     }
-    data = lgb.Dataset(
-        features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1}
-    )
+    data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
     booster = lgb.train(parameters, data, params.trees)
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
     counts = leaf.max(axis=0).astype(np.int64) + 1

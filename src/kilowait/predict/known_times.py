@@ -56,9 +56,7 @@ def from_run(log: ExecutionLog) -> KnownTimes:
     Jobs that never started neither start nor end.
     """
     records = log.jobs()
-    start_s, end_s = (
-        np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
-    )
+    start_s, end_s = (np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s"))
     backfill = f", backfill {log.run['backfill']}" if "backfill" in log.run else ""  # GPU clusters have none
     return KnownTimes(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
 

@@ -15,21 +15,9 @@ from kilowait.predict.dataset import Dataset
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.runtime import RuntimePredictions, predict_distributions
 from kilowait.predict.targets import Target
-from kilowait.predict.walk_forward import (
-    FitFunction,
-    Refit,
-    RefitSchedule,
-    walk_forward,
-)
+from kilowait.predict.walk_forward import FitFunction, Refit, RefitSchedule, walk_forward
 
-__all__ = [
-    "FAMILIES",
-    "DEFAULT_MODELS",
-    "POINT_ESTIMATES",
-    "PredictionModel",
-    "ModelPredictions",
-    "predictions",
-]
+__all__ = ["FAMILIES", "DEFAULT_MODELS", "POINT_ESTIMATES", "PredictionModel", "ModelPredictions", "predictions"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -103,9 +91,7 @@ class PredictionModel:
             return cls(text, "baseline")
         if family == "boosting":
             if not rest:
-                raise InputError(
-                    f"the model is {text!r}; write boosting:LOSS with one of {', '.join(LOSSES)}"
-                )
+                raise InputError(f"the model is {text!r}; write boosting:LOSS with one of {', '.join(LOSSES)}")
             return cls(text, family, loss=Loss.of(rest))
         if family == "random-forest" and not colon:
             return cls(text, family)
@@ -159,13 +145,7 @@ def predictions(
             yield ModelPredictions(model, predict_baseline(model.text, dataset.jobs, dataset.target))
         elif model.family == "forest":
             distributions = distributions or predict_distributions(
-                dataset,
-                seed=seed,
-                online=online,
-                forest=forest,
-                since=since,
-                threads=threads,
-                progress=report_refit,
+                dataset, seed=seed, online=online, forest=forest, since=since, threads=threads, progress=report_refit
             )
             yield ModelPredictions(model, point_estimates(model, distributions), distributions)
         else:

@@ -63,9 +63,7 @@ class Predictor:
         self.check(dataset)
         target, features = dataset.target, dataset.features
         if self.trees is None:
-            return self._with_bounds(
-                predict_baseline(self.model.text, dataset.jobs, target), target.max_value
-            )
+            return self._with_bounds(predict_baseline(self.model.text, dataset.jobs, target), target.max_value)
         return self.predict_rows(self.rows(dataset), features.anchor, target.max_value)
 
     def predict_rows(self, values: Floats, anchor: Floats, max_value: Floats) -> Prediction:
@@ -104,9 +102,7 @@ class Predictor:
             extra_columns["expected_inverse_runtime"] = distribution.expected_inverse_runtime()
         else:
             value = self.predict(dataset).value
-            planned, overrun = (
-                self._shifted(value, self.level(level), max_value) for level in (PLANNED, OVERRUN)
-            )
+            planned, overrun = (self._shifted(value, self.level(level), max_value) for level in (PLANNED, OVERRUN))
         limit_s = np.where(np.isfinite(max_value), max_value, np.nan)
         return {
             "estimate_s": value,
@@ -133,9 +129,7 @@ class Predictor:
             if name not in self.card.features:
                 continue
             code_of = {label: code for code, label in enumerate(names)}
-            known_codes = np.array(
-                [code_of.get(label, np.nan) for label in dataset.jobs.labels.get(name, ())]
-            )
+            known_codes = np.array([code_of.get(label, np.nan) for label in dataset.jobs.labels.get(name, ())])
             number = dataset.jobs.column(name)
             codes = np.where(number < 0, -1.0, np.nan)
             has_name = (number >= 0) & (number < len(known_codes))
@@ -189,9 +183,7 @@ def load(folder: str | PathLike[str]) -> Predictor:
     """Load the predictor of a folder; raises InputError if it cannot be used."""
     path = Path(folder)
     if not path.is_dir():
-        raise InputError(
-            f"there is no folder {path}; create a predictor with kilowait predict fit TRACE --out {path}"
-        )
+        raise InputError(f"there is no folder {path}; create a predictor with kilowait predict fit TRACE --out {path}")
     card = read_card(path)
     model = PredictionModel.of(card.model)
     trees: Forest | BoostedTrees | None = None

@@ -14,12 +14,7 @@ from kilowait.predict.distribution import BINS, Distribution, bin_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes
-from kilowait.predict.walk_forward import (
-    Refit,
-    RefitSchedule,
-    WalkForwardResult,
-    walk_forward,
-)
+from kilowait.predict.walk_forward import Refit, RefitSchedule, WalkForwardResult, walk_forward
 
 __all__ = ["RuntimePredictions", "predict_runtimes", "predict_distributions"]
 
@@ -100,9 +95,7 @@ def predict_runtimes(
         progress: called after every fit.
     """
     dataset = make_dataset(jobs, times, nodes)
-    return predict_distributions(
-        dataset, seed=seed, online=online, forest=forest, threads=threads, progress=progress
-    )
+    return predict_distributions(dataset, seed=seed, online=online, forest=forest, threads=threads, progress=progress)
 
 
 def predict_distributions(

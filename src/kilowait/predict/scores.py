@@ -28,11 +28,7 @@ METRICS = {
     "underprediction_rate": "share of jobs whose prediction was too small",
 }
 """Metrics that are means over jobs, so that weeks can be resampled."""
-CLASSES = {
-    "size": "nodes, in steps of 4",
-    "length": "true run time",
-    "user-jobs": "jobs the user had submitted before",
-}
+CLASSES = {"size": "nodes, in steps of 4", "length": "true run time", "user-jobs": "jobs the user had submitted before"}
 """Classifications of jobs."""
 _LENGTH_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _LENGTHS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
@@ -82,9 +78,7 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
     """
     predicted, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
     if predicted.shape != true.shape or predicted.ndim != 1:
-        raise InputError(
-            f"predictions of shape {predicted.shape} for truths of {true.shape}; give one for each job"
-        )
+        raise InputError(f"predictions of shape {predicted.shape} for truths of {true.shape}; give one for each job")
     predicted, true = predicted[np.isfinite(true)], true[np.isfinite(true)]
     not_finite = int((~np.isfinite(predicted)).sum())
     if not_finite:

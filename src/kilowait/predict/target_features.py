@@ -17,12 +17,7 @@ from kilowait.jobs import JobTable
 from kilowait.predict.features import KINDS, Features, feature_table, first_known, job_keys, nearest_median
 from kilowait.predict.features import meaning as meaning_of_job
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
-from kilowait.predict.past_events import (
-    Ints,
-    PastEvents,
-    group_keys,
-    row_median,
-)
+from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 from kilowait.predict.targets import Target
 
 __all__ = ["all_job_keys", "features_for", "meaning"]
@@ -110,9 +105,7 @@ def all_job_keys(jobs: JobTable) -> dict[str, Ints]:
     """Group keys of the jobs, including the kinds of this module."""
     keys = job_keys(jobs)
     requested = [np.nan_to_num(request_s(jobs), nan=-1.0), jobs["nodes"]]
-    requested += [
-        jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs
-    ]
+    requested += [jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs]
     size = np.rint(np.log2(jobs["nodes"]))
     keys["user_identical"] = group_keys(jobs.column("user"), *requested)
     keys["size"] = group_keys(size)

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power import (
-    ConstantUtilization,
-    PowerModel,
-    UtilizationProfile,
-    job_power_w,
-    with_measured_power,
-)
+from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
@@ -136,12 +130,7 @@ def power(
 
     >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(
-    ...     job_id=[1, 2],
-    ...     submit_s=[0, 0],
-    ...     runtime_s=[10, 10],
-    ...     nodes=[2, 2],
-    ...     energy_j=[2000, 0],
-    ...     wait_s=[0, 0],
+    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[10, 10], nodes=[2, 2], energy_j=[2000, 0], wait_s=[0, 0]
     ... )
     >>> target = power(jobs, from_log(jobs))
     >>> target.values.tolist(), target.labels
@@ -177,9 +166,7 @@ def energy(
 
     >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[2], wait_s=[0])
-    >>> energy(
-    ...     jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")
-    ... ).values.round().tolist()
+    >>> energy(jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")).values.round().tolist()
     [38380.0]
     """
     measured, report = _measured_w(jobs, labels, 0.0, max_w)
@@ -198,12 +185,7 @@ def energy(
     )
 
 
-TARGETS: dict[str, Callable[..., Target]] = {
-    "runtime": runtime,
-    "wait": wait,
-    "power": power,
-    "energy": energy,
-}
+TARGETS: dict[str, Callable[..., Target]] = {"runtime": runtime, "wait": wait, "power": power, "energy": energy}
 """Prediction targets by name."""
 
 
@@ -237,19 +219,13 @@ def _measured_w(jobs: JobTable, labels: str, min_w: float, max_w: float) -> tupl
 
 
 def _with_model_power(
-    jobs: JobTable,
-    measured: Floats,
-    labels: str,
-    model: PowerModel | None,
-    utilization: UtilizationProfile | None,
+    jobs: JobTable, measured: Floats, labels: str, model: PowerModel | None, utilization: UtilizationProfile | None
 ) -> Floats:
     """Measured power, completed by the power model as the labels say."""
     if labels == "measured":
         return measured
     if model is None:
-        raise InputError(
-            f"labels are {labels!r}, which needs a power model; give one, or use measured labels"
-        )
+        raise InputError(f"labels are {labels!r}, which needs a power model; give one, or use measured labels")
     return job_power_w(jobs.with_columns(power_w=measured), model, utilization or ConstantUtilization())
 
 

@@ -121,9 +121,7 @@ def walk_forward(
             if progress is not None:
                 progress(Refit(number + 1, len(plan), min(known, schedule.jobs)))
     return WalkForwardResult(
-        values,
-        fit,
-        tuple(by_known_time[max(0, known - schedule.calibration_jobs) : known] for _, _, known in plan),
+        values, fit, tuple(by_known_time[max(0, known - schedule.calibration_jobs) : known] for _, _, known in plan)
     )
 
 

@@ -121,9 +121,7 @@ class ComparisonData:
     @property
     def real(self) -> tuple[int, ...]:
         """Policies usable in practice, best first: all but those with perfect run-time estimates."""
-        return tuple(
-            policy for policy in self.ranked if self.comparison.policies[policy].kind != "clairvoyant"
-        )
+        return tuple(policy for policy in self.ranked if self.comparison.policies[policy].kind != "clairvoyant")
 
     @property
     def reference(self) -> int:
@@ -156,9 +154,7 @@ class ComparisonData:
             first += [min(self.real), min(self.real, key=lambda policy: (float(energy[policy]), policy))]
         clairvoyant = self.clairvoyant(self.reference)
         return tuple(
-            dict.fromkeys(
-                [*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)]
-            )
+            dict.fromkeys([*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)])
         )
 
     def clairvoyant(self, policy: int) -> int | None:
@@ -183,8 +179,7 @@ class ComparisonData:
         if len(kinds) > 1 or len(self.comparison.labels) == 1:
             return self.comparison.labels
         return tuple(
-            "no power control" if c.power_controls == "none" else c.power_controls
-            for c in self.comparison.policies
+            "no power control" if c.power_controls == "none" else c.power_controls for c in self.comparison.policies
         )
 
     @cached_property

@@ -10,14 +10,7 @@ import numpy as np
 from kilowait.evaluation.comparison import PairwiseResult
 from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.format import count, number, share
-from kilowait.report.html import (
-    Cell,
-    best_of,
-    interval,
-    marked_cell,
-    table,
-    text,
-)
+from kilowait.report.html import Cell, best_of, interval, marked_cell, table, text
 from kilowait.units import format_duration
 
 __all__ = ["comparison_table"]
@@ -96,9 +89,7 @@ def comparison_table(data: ComparisonData) -> str:
             ]
         )
     agents = [
-        column_number
-        for column_number, policy in enumerate(order)
-        if comparison.policies[policy].kind == "agent"
+        column_number for column_number, policy in enumerate(order) if comparison.policies[policy].kind == "agent"
     ]
     note = (
         f"Small: 95 % interval. Bold with a dot: best of the column. {_METRIC_NOTES[data.lead.metric]} Jain’s index is "

@@ -43,12 +43,7 @@ LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7
 AGENT, CLAIRVOYANT = 5, 6
 """Numbers of the colours reserved for agents and for policies with perfect estimates."""
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), "-", (0, (4, 1)), (0, (1, 1.6)))
-_THEME = {
-    INK: "ink",
-    FAINT: "faint",
-    GRID: "grid",
-    **{colour: f"line{number}" for number, colour in enumerate(LINES)},
-}
+_THEME = {INK: "ink", FAINT: "faint", GRID: "grid", **{colour: f"line{number}" for number, colour in enumerate(LINES)}}
 """Colours that the page replaces, and their CSS variables."""
 _SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 WIDTH_IN = 5.8
@@ -111,11 +106,7 @@ def line_numbers(data: ComparisonData) -> dict[int, int]:
 
 def line_style(line: int) -> dict[str, Any]:
     """Matplotlib line properties (colour, dashes, width) by colour number."""
-    return {
-        "color": LINES[line],
-        "linestyle": DASHES[line],
-        "linewidth": 2.4 if line == AGENT else 1.7,
-    }
+    return {"color": LINES[line], "linestyle": DASHES[line], "linewidth": 2.4 if line == AGENT else 1.7}
 
 
 def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
@@ -140,9 +131,7 @@ def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
             if clairvoyant is not None and math.isfinite(values[clairvoyant]):
                 ends.append(values[clairvoyant] / unit_s)
                 clairvoyant_marks.append(
-                    axes.plot(
-                        [values[clairvoyant] / unit_s], [row], "D", color=LINES[CLAIRVOYANT], markersize=5
-                    )[0]
+                    axes.plot([values[clairvoyant] / unit_s], [row], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
                 )
             limits += ends
         _rows_axis(axes, [escape_dollar(data.names[policy]) for policy in rows])
@@ -176,9 +165,7 @@ def ratios(data: ComparisonData, pairs: Mapping[str, PairwiseResult], reference:
             if len(ends) > 1:
                 axes.plot([min(ends), max(ends)], [row, row], color=colour, linewidth=2.2)
             filled = pair.verdict in ("better", "worse")
-            axes.plot(
-                [pair.ratio], [row], "o", color=colour, markersize=7, fillstyle="full" if filled else "none"
-            )
+            axes.plot([pair.ratio], [row], "o", color=colour, markersize=7, fillstyle="full" if filled else "none")
             axes.annotate(
                 f"{number(pair.ratio)}  {pair.verdict}",
                 (max(ends), row),

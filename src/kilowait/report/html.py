@@ -11,12 +11,7 @@ from typing import Any
 
 from kilowait.evaluation.comparison import PolicyMean
 from kilowait.report.comparison_data import ComparisonData, JobClass
-from kilowait.report.energy.data import (
-    EnergyData,
-    change,
-    scaled,
-    sentences,
-)
+from kilowait.report.energy.data import EnergyData, change, scaled, sentences
 from kilowait.report.figures import ReportFigure, as_svg
 from kilowait.report.format import number, share
 from kilowait.report.summary import caveats, summary
@@ -71,9 +66,7 @@ def table(
         f'<th scope="colgroup" colspan="{span}">{name}</th>' if name else f'<td colspan="{span}"></td>'
         for name, span in groups
     )
-    classes = [
-        ' class="words"' if column_number in text_columns else "" for column_number in range(len(head))
-    ]
+    classes = [' class="words"' if column_number in text_columns else "" for column_number in range(len(head))]
     columns = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(head, classes, strict=True))
     lines = []
     for row_number, row in enumerate(rows):
@@ -253,8 +246,7 @@ def weights_table(weights: Sequence[Sequence[Any]]) -> str:
 def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
     """The rows that were dropped or corrected while reading a trace."""
     counts = {
-        kind: sum(int(e["count"]) for e in entries["entries"] if e["kind"] == kind)
-        for kind in ("dropped", "corrected")
+        kind: sum(int(e["count"]) for e in entries["entries"] if e["kind"] == kind) for kind in ("dropped", "corrected")
     }
     sentence = (
         f"{entries['rows_read']:,} rows read, {entries['jobs']:,} jobs; {counts['dropped']:,} dropped, "
@@ -272,12 +264,7 @@ def cleaning_table(entries: Mapping[str, Any], trace: str) -> str:
         for entry in entries["entries"]
     ]
     entry_table = (
-        table(
-            f"Cleaning report of {text(trace)}",
-            ["action", "rows", "reason", "first line"],
-            rows,
-            text_columns=(2,),
-        )
+        table(f"Cleaning report of {text(trace)}", ["action", "rows", "reason", "first line"], rows, text_columns=(2,))
         if rows
         else ""
     )

@@ -49,12 +49,7 @@ BINS = 6000
 """Maximum number of bins of a time-series chart."""
 GANTT_SEGMENTS = 1_200_000
 """Maximum number of segments in one Gantt chart, over all its schedules; with more, a page opens slowly."""
-_BUTTONS = (
-    ("in", "Zoom in", "+"),
-    ("out", "Zoom out", "−"),
-    ("left", "Earlier", "←"),
-    ("right", "Later", "→"),
-)
+_BUTTONS = (("in", "Zoom in", "+"), ("out", "Zoom out", "−"), ("left", "Earlier", "←"), ("right", "Later", "→"))
 _OUTAGE_NOTE = (
     "Hatched, from the top: the number of nodes that were unavailable or reserved; which nodes is unknown, so jobs may "
     "overlap the hatching. "
@@ -163,12 +158,8 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
     }
     outage_list = outages(first)
     if outage_list:
-        setup["outages"] = [
-            [from_s - ticks.zero_s, to_s - ticks.zero_s, nodes] for from_s, to_s, nodes in outage_list
-        ]
-    options = "".join(
-        f'<option value="{number}">{escape(run["label"])}</option>' for number, run in enumerate(runs)
-    )
+        setup["outages"] = [[from_s - ticks.zero_s, to_s - ticks.zero_s, nodes] for from_s, to_s, nodes in outage_list]
+    options = "".join(f'<option value="{number}">{escape(run["label"])}</option>' for number, run in enumerate(runs))
     choices = (
         f"<label>Schedule <select>{options}</select></label>"
         '<label>Colour <select><option value="size">by size</option><option value="user">by user</option>'
@@ -180,9 +171,7 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
         else "Logs do not contain which nodes a job used: the allocation shown is computed, contiguous where possible. "
     )
     if first.pieces is not None:
-        row_note = (
-            "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
-        )
+        row_note = "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
     notes = "Pale: warm-up jobs, which are not counted. " if setup["warmup"] else ""
     notes += _OUTAGE_NOTE if outage_list else ""
     return chart(
@@ -361,9 +350,9 @@ def run_columns(
         "bsld": bsld[job].astype(np.float32),
         "more": (pieces[order] - 1).astype(np.int32),
         "row": rows_by_policy.first[piece_order].astype(np.int32),
-        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[
-            piece_order
-        ].astype(np.int32),
+        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[piece_order].astype(
+            np.int32
+        ),
     }
 
 

@@ -40,14 +40,7 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
-_WAIT_TICKS = {
-    1.0: "1 s",
-    60.0: "1 min",
-    3600.0: "1 h",
-    86400.0: "1 day",
-    604800.0: "1 week",
-    31536000.0: "1 year",
-}
+_WAIT_TICKS = {1.0: "1 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day", 604800.0: "1 week", 31536000.0: "1 year"}
 GRID = 160
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
 
@@ -59,9 +52,7 @@ def cumulative_distributions(data: ComparisonData) -> ReportFigure:
         for number, policy in enumerate(data.shown):
             label = escape_dollar(data.names[policy])
             style = line_style(numbers[policy])
-            for axes, values, lower in zip(
-                (left, right), data.distributions[number], (1.0, 1.0), strict=True
-            ):
+            for axes, values, lower in zip((left, right), data.distributions[number], (1.0, 1.0), strict=True):
                 if len(values):
                     grid = np.geomspace(lower, max(float(values.max()), 2.0), GRID)
                     cumulative_share = np.searchsorted(np.sort(values), grid, side="right") / len(values)
@@ -129,9 +120,7 @@ def violins(data: ComparisonData) -> ReportFigure:
     )
 
 
-def classes(
-    data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]
-) -> ReportFigure:
+def classes(data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]) -> ReportFigure:
     """Mean bounded slowdown by job size and by run time, one line for each policy."""
     numbers = line_numbers(data)
     sizes = "GPUs" if data.node_level else "nodes"
@@ -198,9 +187,7 @@ def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
     return ReportFigure(figure, caption, caption)
 
 
-def gantt(
-    data: ComparisonData, policy: int, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]]
-) -> ReportFigure:
+def gantt(data: ComparisonData, policy: int, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]]) -> ReportFigure:
     """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of its jobs."""
     log = data.log(policy)
     width, height = 1160, 420
@@ -261,13 +248,9 @@ def _schedule_image(
     mixed = np.zeros((height, width, 3))
     for number, colour in enumerate(size_colours(len(sizes))):
         selected = size_class == number
-        cumulative_share = _coverage(
-            left[selected], right[selected], low[selected], high[selected], width, height
-        )
+        cumulative_share = _coverage(left[selected], right[selected], low[selected], high[selected], width, height)
         covered += cumulative_share
-        mixed += cumulative_share[..., None] * np.array(
-            [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        )
+        mixed += cumulative_share[..., None] * np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
     visible = covered > 1e-3
     image[visible, :3] = np.clip(mixed[visible] / covered[visible, None], 0, 1)
     image[..., 3] = np.clip(covered, 0, 1)
@@ -302,13 +285,9 @@ def _violin(axes: Any, values: Floats, at: int, colour: str) -> None:
     middle = (edges[:-1] + edges[1:]) / 2
     inside = (middle >= low) & (middle <= high)
     half = 0.4 * density / density.max()
-    axes.fill_between(
-        10 ** middle[inside], at - half[inside], at + half[inside], color=colour, alpha=0.35, linewidth=0
-    )
+    axes.fill_between(10 ** middle[inside], at - half[inside], at + half[inside], color=colour, alpha=0.35, linewidth=0)
     quarter, median, three = np.percentile(values, (25, 50, 75)).tolist()
-    axes.plot(
-        [max(quarter, 1.0), max(three, 1.0)], [at, at], color=colour, linewidth=4, solid_capstyle="butt"
-    )
+    axes.plot([max(quarter, 1.0), max(three, 1.0)], [at, at], color=colour, linewidth=4, solid_capstyle="butt")
     axes.plot([max(median, 1.0)] * 2, [at - 0.3, at + 0.3], color=colour, linewidth=1.8)
 
 
@@ -337,9 +316,7 @@ def slowdown_axis(axes: Any, longest: float) -> None:
     top = max(longest, 10.0)
     axes.set_xlim(0.9, top * 1.1)
     ticks = [10.0**power for power in range(math.ceil(math.log10(top)) + 1)]
-    axes.set_xticks(
-        [tick for tick in ticks if tick <= top * 1.1], [f"{t:,g}" for t in ticks if t <= top * 1.1]
-    )
+    axes.set_xticks([tick for tick in ticks if tick <= top * 1.1], [f"{t:,g}" for t in ticks if t <= top * 1.1])
     axes.minorticks_off()
 
 

@@ -36,9 +36,7 @@ class LatencyMeasurement(Protocol):
 
 
 def draw_latencies(
-    measurements: Sequence[LatencyMeasurement],
-    slopes: dict[str, tuple[float, float]],
-    path: str | PathLike[str],
+    measurements: Sequence[LatencyMeasurement], slopes: dict[str, tuple[float, float]], path: str | PathLike[str]
 ) -> Path:
     """Write the figure as PNG or SVG (suffix of `path`); `slopes`: growth with queue length and nodes, by policy."""
     matplotlib: Any = need_matplotlib()

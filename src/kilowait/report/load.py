@@ -73,9 +73,7 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         elif isinstance(content, PredictionFolder):
             loaded.predictions.append(PredictionReportData(content.path.name, content.results["predictions"]))
         elif isinstance(content, SyntheticScoreFolder):
-            loaded.synthetic_scores.append(
-                SyntheticScoreData(content.path.name, content.results["synthetic"])
-            )
+            loaded.synthetic_scores.append(SyntheticScoreData(content.path.name, content.results["synthetic"]))
         else:
             loaded.training.append(_training_data(content))
     if runs:

@@ -31,9 +31,7 @@ class LoadOverTime:
     """Nodes busy, or GPUs allocated, per cent."""
 
 
-def load_over_time(
-    steps: Timeline, log: ExecutionLog, machine: Cluster | None, max_bins: int
-) -> LoadOverTime:
+def load_over_time(steps: Timeline, log: ExecutionLog, machine: Cluster | None, max_bins: int) -> LoadOverTime:
     """Backlog and utilization of a log in at most `most` bins; in GPUs where a node-level cluster is given."""
     bins = steps.sampled(min(max_bins, 4 * len(steps)))
     gpus = 0 if machine is None else sum(group.nodes * group.gpus for group in machine.groups)
@@ -42,8 +40,6 @@ def load_over_time(
         return LoadOverTime(bins.edge_s, bins.waiting_jobs, bins.waiting_nodes, busy)
     edge = bins.edge_s
     horizon_s = (float(edge[0]), float(edge[-1]))
-    allocated = [
-        used.mean(edge[:-1], edge[1:]) for used in gpu_timeline(log, machine, horizon_s=horizon_s).values()
-    ]
+    allocated = [used.mean(edge[:-1], edge[1:]) for used in gpu_timeline(log, machine, horizon_s=horizon_s).values()]
     requested = gpu_backlog(log, machine, horizon_s=horizon_s).mean(edge[:-1], edge[1:])
     return LoadOverTime(edge, bins.waiting_jobs, requested, 100.0 * np.sum(allocated, axis=0) / gpus)

@@ -18,15 +18,11 @@ def check_page(target: Path) -> None:
     """Raise an `InputError` unless the page can be written to `target`; called before any work is done."""
     try:
         if target.is_dir():
-            raise InputError(
-                f"{target} is a folder; name the file of the page, for instance {target}/report.html"
-            )
+            raise InputError(f"{target} is a folder; name the file of the page, for instance {target}/report.html")
         if target.exists():
             with target.open(encoding="utf-8", errors="replace") as file:
                 if MARK not in file.read(2000):
-                    raise InputError(
-                        f"{target} exists and is not a kilowait report; name another file, or remove it"
-                    )
+                    raise InputError(f"{target} exists and is not a kilowait report; name another file, or remove it")
         parent = next(folder for folder in target.absolute().parents if folder.exists())
     except OSError as error:
         raise InputError(f"cannot write the page {target}: {error.strerror or error}") from None

@@ -6,13 +6,7 @@ import math
 
 from kilowait.evaluation.comparison import ComparisonResult
 from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.format import (
-    capital,
-    count,
-    listed,
-    number,
-    share,
-)
+from kilowait.report.format import capital, count, listed, number, share
 from kilowait.units import format_duration
 
 __all__ = ["caveats", "summary"]
@@ -85,9 +79,7 @@ def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     mean = next(m for m in significance.means if m.policy == best)
     format_value = data.lead.format
     interval = (
-        f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})"
-        if math.isfinite(mean.low)
-        else ""
+        f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})" if math.isfinite(mean.low) else ""
     )
     sentences = [f"{best} has the lowest {data.lead.label}: {format_value(mean.mean)}{interval}."]
     others = [second]
@@ -113,14 +105,11 @@ def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
             "worse": f"The {name} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
             "same": f"The {name} behaves like the best priority policy, {baseline}.",
             "undecided": (
-                f"The difference between the {name} and the best priority policy, {baseline}, is not "
-                "significant."
+                f"The difference between the {name} and the best priority policy, {baseline}, is not significant."
             ),
         }[pair.verdict]
         sentences.append(sentence)
-        if {agent, baseline} != {
-            labels[other] for other in data.real[:2]
-        }:  # otherwise `_winner` has this sentence
+        if {agent, baseline} != {labels[other] for other in data.real[:2]}:  # otherwise `_winner` has this sentence
             sentences.append(pair.sentence(data.lead.label))
         closed = gaps.get(agent, math.nan)
         if math.isfinite(closed):

@@ -6,12 +6,7 @@ from kilowait.synth.gavel import gavel_jobs
 from kilowait.synth.generator import Generator
 from kilowait.synth.gpu_workload import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
-from kilowait.synth.lublin_parameters import (
-    BATCH,
-    COMBINED,
-    INTERACTIVE,
-    LublinParameters,
-)
+from kilowait.synth.lublin_parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters
 from kilowait.synth.registry import GENERATORS, fit_generator, load_generator
 from kilowait.synth.rescale import offered_load, rescale_load
 from kilowait.synth.what_if import WhatIf

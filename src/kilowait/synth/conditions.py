@@ -37,9 +37,7 @@ class Conditions:
     kilowait.errors.InputError: condition nodes=65:128: no job of the log matches; its values are 1 to ...
     """
 
-    def __init__(
-        self, conditions: Mapping[str, ConditionValue], schema: LogSchema, *, what: str = "condition"
-    ) -> None:
+    def __init__(self, conditions: Mapping[str, ConditionValue], schema: LogSchema, *, what: str = "condition") -> None:
         self._zero_s = schema.zero_s
         self._tests = {name: _checked(name, value, schema, what) for name, value in conditions.items()}
         self._texts = {name: f"{name}={_value_text(value)}" for name, value in conditions.items()}
@@ -96,9 +94,7 @@ def _checked(name: str, value: ConditionValue, schema: LogSchema, what: str) -> 
     if not possible:
         names = schema.labels.get(name, ())
         values = ", ".join(names[int(number)] for number in known if number >= 0) if names else _range(known)
-        raise InputError(
-            f"{what} {name}={_value_text(value)}: no job of the log matches; its values are {values}"
-        )
+        raise InputError(f"{what} {name}={_value_text(value)}: no job of the log matches; its values are {values}")
     return numbers, between
 
 
@@ -151,9 +147,7 @@ def parse_conditions(text: str) -> dict[str, ConditionValue]:
             try:
                 conditions[name] = (float(low), float(high))
             except ValueError:
-                raise InputError(
-                    f"the conditions have {part!r}, which is not a range; write {usage}"
-                ) from None
+                raise InputError(f"the conditions have {part!r}, which is not a range; write {usage}") from None
         else:
             conditions[name] = value.split("/")
     return conditions

@@ -64,11 +64,7 @@ class CopulaGenerator(Generator):
             ranks = np.empty(len(values))
             ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
             scores.append(ndtri((ranks + 0.5) / len(values)))
-            stored = (
-                np.linspace(0, len(values) - 1, min(len(values), self.settings.margin))
-                .round()
-                .astype(np.int64)
-            )
+            stored = np.linspace(0, len(values) - 1, min(len(values), self.settings.margin)).round().astype(np.int64)
             self._margins[name] = np.sort(values)[stored]
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
@@ -80,9 +76,7 @@ class CopulaGenerator(Generator):
             uniforms = ndtr(rng.standard_normal((min(jobs, GROUP_JOBS), len(self._root))) @ self._root.T)
             rows: Columns = {}
             for index, (name, margin) in enumerate(self._margins.items()):
-                values = margin[
-                    np.minimum((uniforms[:, index] * len(margin)).astype(np.int64), len(margin) - 1)
-                ]
+                values = margin[np.minimum((uniforms[:, index] * len(margin)).astype(np.int64), len(margin) - 1)]
                 floating = name in (GAP_COLUMN, "estimate_s", "runtime_s", "energy_j")
                 rows[name] = values if floating else values.astype(np.int64)
             gaps = rows.pop(GAP_COLUMN)

@@ -114,12 +114,7 @@ def gavel_jobs(
         priority=priority if priorities else None,
         slack_s=slack if slo else None,
         labels={"model": MODELS},
-        meta={
-            "workload": "gavel",
-            "seed": seed,
-            "jobs_per_hour": float(jobs_per_hour),
-            "reference_gpu": "V100",
-        },
+        meta={"workload": "gavel", "seed": seed, "jobs_per_hour": float(jobs_per_hour), "reference_gpu": "V100"},
     )
 
 

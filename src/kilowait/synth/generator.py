@@ -28,29 +28,11 @@ from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
-from kilowait.synth.log_schema import (
-    Columns,
-    LogSchema,
-    log_schema,
-    rows_of,
-)
-from kilowait.synth.sampler import (
-    Part,
-    SampleProgress,
-    SampleRequest,
-    expected_job_count,
-    sample_parts,
-)
+from kilowait.synth.log_schema import Columns, LogSchema, log_schema, rows_of
+from kilowait.synth.sampler import Part, SampleProgress, SampleRequest, expected_job_count, sample_parts
 from kilowait.synth.what_if import Changes, GroupFactors, WhatIf
 
-__all__ = [
-    "Generator",
-    "Part",
-    "State",
-    "SampleProgress",
-    "concatenate_tables",
-    "settings_from",
-]
+__all__ = ["Generator", "Part", "State", "SampleProgress", "concatenate_tables", "settings_from"]
 
 State = dict[str, npt.NDArray[Any]]
 """Fitted parameters of a generator, by name."""
@@ -171,13 +153,7 @@ class Generator(ABC):
         what_if = WhatIf(load, job_mix or {}, scale_groups or {}, nodes)
         return concatenate_tables(
             self.tables(
-                jobs,
-                days=days,
-                seed=seed,
-                conditions=conditions,
-                what_if=what_if,
-                cluster=cluster,
-                progress=progress,
+                jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=cluster, progress=progress
             )
         )
 
@@ -210,9 +186,7 @@ class Generator(ABC):
         request.check()
         expected = expected_job_count(schema, request)
         person_numbers = {
-            name: schema.seen[name]
-            if name in schema.seen
-            else stream(seed, f"synth.{name}").permutation(count) + 1
+            name: schema.seen[name] if name in schema.seen else stream(seed, f"synth.{name}").permutation(count) + 1
             for name, count in schema.numbered.items()
         }
         meta = {
@@ -235,10 +209,7 @@ class Generator(ABC):
             columns |= {name: numbers[rows[name]] for name, numbers in person_numbers.items()}
             count = len(columns["submit_s"])
             yield JobTable(
-                job_id=np.arange(count_before + 1, count_before + count + 1),
-                labels=schema.labels,
-                meta=meta,
-                **columns,
+                job_id=np.arange(count_before + 1, count_before + count + 1), labels=schema.labels, meta=meta, **columns
             )
             count_before += count
 
@@ -260,9 +231,7 @@ class Generator(ABC):
             "ks_distances": self.ks_distances,
             **({"warning": PICKLE_WARNING} if self.contains_code else {}),
             "log": {
-                item.name: getattr(schema, item.name)
-                for item in fields(schema)
-                if item.name not in ("seen", "meta")
+                item.name: getattr(schema, item.name) for item in fields(schema) if item.name not in ("seen", "meta")
             }
             | {"meta": dict(schema.meta)},
         }

@@ -149,9 +149,7 @@ def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
         raise InputError("these jobs have no column 'gpus', so they have no offered GPU load")
     span_s = float(np.ptp(jobs["submit_s"])) if len(jobs) else 0.0
     if span_s <= 0:
-        raise InputError(
-            f"{len(jobs)} job(s) have no offered load; at least two different submission times are needed"
-        )
+        raise InputError(f"{len(jobs)} job(s) have no offered load; at least two different submission times are needed")
     work = float(np.dot(jobs["gpus"] * jobs.column("gpu_milli") / 1000.0, jobs["runtime_s"]))
     return work / (gpus_of(cluster) * span_s)
 
@@ -183,9 +181,7 @@ def _sample(what: str, weights: Mapping[int, float] | Mapping[float, float], cou
     """Sample one of the keys for each job, by weight."""
     shares = np.array(list(weights.values()), np.float64)
     if not (len(shares) and np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
-        raise InputError(
-            f"the weights of {what} are {list(weights.values())}; they must be 0 or more, some above 0"
-        )
+        raise InputError(f"the weights of {what} are {list(weights.values())}; they must be 0 or more, some above 0")
     keys = np.array(list(weights), np.float64)
     edges = np.cumsum(shares / shares.sum())
     uniforms = stream(seed, f"gpu.{what}").random(count)
@@ -210,9 +206,7 @@ def _nodes(gpus: Ints, cluster: Cluster, gpus_may_span_nodes: bool) -> Ints:
         if size < 1:
             raise InputError(f"a job size is {size} GPUs; it must be at least 1")
         counts = [
-            count
-            for groups in groups_by_type.values()
-            if (count := _min_nodes(size, groups, gpus_may_span_nodes))
+            count for groups in groups_by_type.values() if (count := _min_nodes(size, groups, gpus_may_span_nodes))
         ]
         if not counts:
             raise InputError(

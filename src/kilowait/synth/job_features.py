@@ -39,9 +39,7 @@ REPEATED = ("nodes", "estimate_s", "queue", "account", "status")
 def previous_job(jobs: JobTable) -> Ints:
     """Row of the same user's previous job, in a table in order of submission; -1 for a first job.
 
-    >>> table = JobTable(
-    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[1, 1, 1], user=[7, 8, 7]
-    ... )
+    >>> table = JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[1, 1, 1], user=[7, 8, 7])
     >>> previous_job(table).tolist()
     [-1, -1, 0]
     """
@@ -56,10 +54,7 @@ def previous_job(jobs: JobTable) -> Ints:
 def numeric_columns(jobs: JobTable) -> dict[str, Floats]:
     """The numeric columns that can be compared; jobs in order of submission."""
     submit = jobs["submit_s"]
-    columns = {
-        "interarrival_s": np.diff(submit, prepend=submit[0]),
-        "hour": (submit + unix_zero_s(jobs)) // 3600 % 24,
-    }
+    columns = {"interarrival_s": np.diff(submit, prepend=submit[0]), "hour": (submit + unix_zero_s(jobs)) // 3600 % 24}
     for name in NUMBERS:
         if name in jobs:
             columns[name] = jobs[name].astype(np.float64)
@@ -100,9 +95,7 @@ def _named(jobs: JobTable, name: str) -> Values:
     return named
 
 
-def common_columns(
-    one: dict[str, Values], other: dict[str, Values]
-) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def common_columns(one: dict[str, Values], other: dict[str, Values]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """The columns both have, as numbers with the same meaning in both."""
     left: dict[str, Floats] = {}
     right: dict[str, Floats] = {}
@@ -118,9 +111,7 @@ def shared_codes(columns: Sequence[Values]) -> list[Floats]:
     [[0.0, 1.0], [1.0]]
     """
     if any(column.dtype.kind == "U" for column in columns):
-        numbers = np.unique(np.concatenate([column.astype(str) for column in columns]), return_inverse=True)[
-            1
-        ]
+        numbers = np.unique(np.concatenate([column.astype(str) for column in columns]), return_inverse=True)[1]
         return [part.astype(np.float64) for part in np.split(numbers, np.cumsum([*map(len, columns)])[:-1])]
     return [column.astype(np.float64) for column in columns]
 
@@ -134,6 +125,4 @@ def check_jobs(tables: Sequence[JobTable], min_jobs: int) -> None:
     """Raise if there are too few jobs to compare."""
     for table in tables:
         if len(table) < min_jobs:
-            raise InputError(
-                f"{len(table)} jobs are too few to compare workloads; at least {min_jobs} are needed"
-            )
+            raise InputError(f"{len(table)} jobs are too few to compare workloads; at least {min_jobs} are needed")

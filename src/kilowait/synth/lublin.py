@@ -123,9 +123,7 @@ def _sample(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobAr
     )
     size = _sizes(kind, count, nodes, stream(seed, f"lublin.{kind.name}.sizes"))
     runtime = _runtimes(kind, size, stream(seed, f"lublin.{kind.name}.runtimes"))
-    return _JobArrays(
-        DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime
-    )
+    return _JobArrays(DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime)
 
 
 def _sizes(kind: LublinParameters, count: int, nodes: int, rng: np.random.Generator) -> Ints:

@@ -46,9 +46,7 @@ class DailyCycle:
     >>> cycle = DailyCycle(8.1737, 3.9631)
     >>> cycle.real_s(np.array([0.0, 86400.0, 3 * 86400.0])).tolist()
     [0.0, 86400.0, 259200.0]
-    >>> hours_s = np.diff(
-    ...     cycle.real_s(np.arange(0.0, 86401.0, 3600.0))
-    ... )  # length of each model hour in real time
+    >>> hours_s = np.diff(cycle.real_s(np.arange(0.0, 86401.0, 3600.0)))  # length of each model hour in real time
     >>> bool(hours_s.max() > 2 * hours_s.min())
     True
     """

@@ -16,13 +16,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import job_rows, previous_job, shared_codes
-from kilowait.synth.record_distances import (
-    RecordDistances,
-    advantage,
-    compared_numbers,
-    distance_auc,
-    record_distances,
-)
+from kilowait.synth.record_distances import RecordDistances, advantage, compared_numbers, distance_auc, record_distances
 
 __all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "privacy_metrics"]
 
@@ -71,12 +65,7 @@ class PrivacyMetrics:
 
 
 def privacy_metrics(
-    synthetic: JobTable,
-    seen: JobTable,
-    held_out: JobTable,
-    *,
-    seed: int = 0,
-    close: RecordDistances | None = None,
+    synthetic: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: RecordDistances | None = None
 ) -> PrivacyMetrics:
     """Compare generated jobs with the training jobs and with held-out jobs.
 
@@ -143,9 +132,7 @@ def anonymity(jobs: JobTable, *, known: Sequence[str] | None = None, k: int = 5)
     """k-anonymity of a workload: jobs with equal `known` columns form a class; the size of a class is its number of
     users.
 
-    >>> jobs = JobTable(
-    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[4, 4, 8], user=[1, 2, 1]
-    ... )
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[4, 4, 8], user=[1, 2, 1])
     >>> anonymity(jobs, known=["nodes"], k=2)
     Anonymity(known=('nodes',), k=2, jobs_below=0.3333333333333333, smallest=1)
     """
@@ -166,9 +153,7 @@ def anonymity_by_k(jobs: JobTable, ks: Sequence[int] = CLASSES) -> dict[int, flo
     return {k: float((users < k).mean()) for k in ks}
 
 
-def _class_users(
-    jobs: JobTable, known: Sequence[str] | None
-) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def _class_users(jobs: JobTable, known: Sequence[str] | None) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """The quasi-identifiers, and the number of users in the class of every job."""
     rows = job_rows(jobs.sorted())
     names = tuple(name for name in KNOWN if name in rows) if known is None else tuple(known)

@@ -14,12 +14,7 @@ from scipy.spatial import KDTree
 
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.job_features import (
-    check_jobs,
-    job_rows,
-    sample_rows,
-    shared_codes,
-)
+from kilowait.synth.job_features import check_jobs, job_rows, sample_rows, shared_codes
 
 __all__ = [
     "COMPARED",
@@ -62,16 +57,11 @@ class RecordDistances:
             for name in ("synthetic_to_seen", "synthetic_to_held_out", "held_out_to_seen")
         }
         at = np.unique(np.quantile(np.concatenate([*distances.values()]), np.linspace(0, 1, POINTS)))
-        curves = {
-            name: np.searchsorted(values, at, side="right") / len(values)
-            for name, values in distances.items()
-        }
+        curves = {name: np.searchsorted(values, at, side="right") / len(values) for name, values in distances.items()}
         return {name: tuple(values.tolist()) for name, values in {"at": at, **curves}.items()}
 
 
-def record_distances(
-    synthetic: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0
-) -> RecordDistances:
+def record_distances(synthetic: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> RecordDistances:
     """Distances between generated, seen and held-out jobs; as many seen as held-out ones, at most 20,000 of each."""
     tables = [table.sorted() for table in (synthetic, seen, held_out)]
     check_jobs(tables, MIN_JOBS)
@@ -79,17 +69,12 @@ def record_distances(
     # Equal numbers of seen and held-out jobs: more jobs would have closer ones.
     count = min(len(seen), len(held_out), MAX_ROWS)
     rows = [
-        sample_rows(len(table), max_rows, rng)
-        for table, max_rows in zip(tables, (MAX_ROWS, count, count), strict=True)
+        sample_rows(len(table), max_rows, rng) for table, max_rows in zip(tables, (MAX_ROWS, count, count), strict=True)
     ]
     synthetic_points, seen_points, held_out_points = (
         space[chosen] for space, chosen in zip(_space(*tables), rows, strict=True)
     )
-    trees = {
-        "synthetic": KDTree(synthetic_points),
-        "seen": KDTree(seen_points),
-        "held_out": KDTree(held_out_points),
-    }
+    trees = {"synthetic": KDTree(synthetic_points), "seen": KDTree(seen_points), "held_out": KDTree(held_out_points)}
     return RecordDistances(
         synthetic_to_seen=trees["seen"].query(synthetic_points)[0],
         synthetic_to_held_out=trees["held_out"].query(synthetic_points)[0],
@@ -119,9 +104,7 @@ def roc(near: Floats, far: Floats, *, points: int = POINTS) -> Roc:
     """
     true_positive_rate, false_positive_rate = _within(near, far)
     best = int((true_positive_rate - false_positive_rate).argmax())
-    points_kept = np.unique(
-        [*np.linspace(0, len(true_positive_rate) - 1, points).round().astype(np.int64), best]
-    )
+    points_kept = np.unique([*np.linspace(0, len(true_positive_rate) - 1, points).round().astype(np.int64), best])
     return Roc(
         (0.0, *true_positive_rate[points_kept].tolist()),
         (0.0, *false_positive_rate[points_kept].tolist()),

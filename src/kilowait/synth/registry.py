@@ -33,14 +33,8 @@ GENERATORS: dict[str, tuple[str, str]] = {
         "kilowait.synth.transformer:TransformerGenerator",
         "transformer: submission times as in the log, jobs from a network of each user's history",
     ),
-    "ctgan": (
-        "kilowait.synth.tabular.generators:CtganGenerator",
-        "conditional GAN for tables",
-    ),
-    "tvae": (
-        "kilowait.synth.tabular.generators:TvaeGenerator",
-        "variational autoencoder for tables",
-    ),
+    "ctgan": ("kilowait.synth.tabular.generators:CtganGenerator", "conditional GAN for tables"),
+    "tvae": ("kilowait.synth.tabular.generators:TvaeGenerator", "variational autoencoder for tables"),
     "copulagan": (
         "kilowait.synth.tabular.generators:CopulaGanGenerator",
         "CTGAN on normal scores, which keeps the marginal distributions",
@@ -51,15 +45,9 @@ GENERATORS: dict[str, tuple[str, str]] = {
 EXTERNAL_GENERATORS: dict[str, tuple[str, str]] = {
     "sdv:CTGAN": ("kilowait.synth.external:SdvCTGAN", "SDV's conditional GAN"),
     "sdv:TVAE": ("kilowait.synth.external:SdvTVAE", "SDV's variational autoencoder"),
-    "sdv:CopulaGAN": (
-        "kilowait.synth.external:SdvCopulaGAN",
-        "SDV's GAN on normalized columns",
-    ),
+    "sdv:CopulaGAN": ("kilowait.synth.external:SdvCopulaGAN", "SDV's GAN on normalized columns"),
     "sdv:GaussianCopula": ("kilowait.synth.external:SdvGaussianCopula", "SDV's Gaussian copula"),
-    "realtabformer": (
-        "kilowait.synth.external:RealTabFormer",
-        "REaLTabFormer: GPT-2 for table rows",
-    ),
+    "realtabformer": ("kilowait.synth.external:RealTabFormer", "REaLTabFormer: GPT-2 for table rows"),
 }
 """Generators of external libraries, in a separate Python environment; see `kilowait.synth.external`."""
 
@@ -83,13 +71,7 @@ def fit_generator(
     2000
     """
     return _generator_class(model).fit(
-        jobs,
-        seed=seed,
-        keep_names=keep_names,
-        progress=progress,
-        device=device,
-        checkpoints=checkpoints,
-        **settings,
+        jobs, seed=seed, keep_names=keep_names, progress=progress, device=device, checkpoints=checkpoints, **settings
     )
 
 
@@ -135,9 +117,7 @@ def load_generator(folder: str | PathLike[str], *, allow_pickle_with: str | None
         generator.privacy, generator.ks_distances = card.get("privacy"), card.get("ks_distances")
         generator._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
-        raise InputError(
-            f"{path / STATE} is damaged or missing ({problem}); fit the generator again"
-        ) from None
+        raise InputError(f"{path / STATE} is damaged or missing ({problem}); fit the generator again") from None
     return generator
 
 

@@ -22,9 +22,7 @@ class RowGenerator(Generator):
     """A generator that samples groups of rows."""
 
     @abstractmethod
-    def _group(
-        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
-    ) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress) -> Columns:
         """`jobs` rows in order of submission, the first of them at `first_s` in log time."""
 
     def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:

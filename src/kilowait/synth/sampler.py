@@ -94,9 +94,7 @@ def sample_parts(
         target_rate = changes.load * capacity
     else:
         target_rate = base_rate / schema.machine * capacity
-    yield from sampling.at_rate(
-        weights, target_rate, target_rate / sampling.rate(changes.resized(pilot), weights)
-    )
+    yield from sampling.at_rate(weights, target_rate, target_rate / sampling.rate(changes.resized(pilot), weights))
 
 
 def expected_job_count(schema: LogSchema, request: SampleRequest) -> int:
@@ -110,9 +108,7 @@ def expected_job_count(schema: LogSchema, request: SampleRequest) -> int:
 class _Sampling:
     """State of one sampling run."""
 
-    def __init__(
-        self, layers: Layers, schema: LogSchema, request: SampleRequest, progress: SampleProgress
-    ) -> None:
+    def __init__(self, layers: Layers, schema: LogSchema, request: SampleRequest, progress: SampleProgress) -> None:
         self._layers, self._schema, self._request, self._progress = layers, schema, request, progress
         self._sampled = self._matched = 0
         """Number of jobs of the first layer, and of those that match."""
@@ -149,9 +145,7 @@ class _Sampling:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def cut(
-        self, weights: Weights, density: float, jobs: int | None, *, resized: bool = True
-    ) -> Iterator[Columns]:
+    def cut(self, weights: Weights, density: float, jobs: int | None, *, resized: bool = True) -> Iterator[Columns]:
         """Jobs at a density, up to a number of jobs or the horizon, with scores."""
         count = math.ceil(density * weights.most)
         if count > MAX_LAYERS:
@@ -169,9 +163,7 @@ class _Sampling:
             if taken:
                 yielded += taken
                 yield _select(part, slice(taken))
-            self._next_share = max(
-                0.0, min(yielded / expected_jobs - self._done, 1 - yielded / expected_jobs)
-            )
+            self._next_share = max(0.0, min(yielded / expected_jobs - self._done, 1 - yielded / expected_jobs))
             self._done = min(1.0, yielded / expected_jobs)
             self._progress("sampling jobs", self._done)
             if yielded >= max_jobs or complete_until_s >= self._end_s:
@@ -284,8 +276,7 @@ class _StoredJobs:
                 f"{len(chosen)} job(s) have no offered load; at least two different submission times are needed"
             )
         missing_work = (
-            target_rate * float(self.submit_s[chosen[-1]] - self.submit_s[chosen[0]])
-            - self.work[chosen].sum()
+            target_rate * float(self.submit_s[chosen[-1]] - self.submit_s[chosen[0]]) - self.work[chosen].sum()
         )
         unused = np.setdiff1d(np.arange(chosen[0], chosen[-1]), chosen)
         unused = unused[np.argsort(self.work[unused], kind="stable")]
@@ -307,9 +298,7 @@ class _StoredJobs:
         """Yield the selected jobs; time is scaled so that the work per second is exactly `target_rate`."""
         submit_s, total_work = self.submit_s[chosen], float(self.work[chosen].sum())
         if not total_work > 0:
-            raise InputError(
-                "the requested jobs have no work, so that their load is always 0; request more jobs"
-            )
+            raise InputError("the requested jobs have no work, so that their load is always 0; request more jobs")
         time_factor = total_work / target_rate / float(submit_s[-1] - submit_s[0])
         first_row = 0
         for file in self.files:

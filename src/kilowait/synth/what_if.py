@@ -42,9 +42,7 @@ GroupFactors = Mapping[str, Mapping[Any, float | str]]
 class WhatIf:
     """Changes to a workload; by default none.
 
-    >>> WhatIf(
-    ...     load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_groups={"queue": {"long": 3}}
-    ... ).load
+    >>> WhatIf(load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_groups={"queue": {"long": 3}}).load
     0.9
     """
 
@@ -184,31 +182,22 @@ class Changes:
         tests = [Conditions({column: value}, self._schema, what="job mix") for value in groups]
         shares = [isinstance(factor, str) for factor in groups.values()]
         if not any(shares):
-            factors = [
-                _factor(f"job mix {test}", factor)
-                for test, factor in zip(tests, groups.values(), strict=True)
-            ]
+            factors = [_factor(f"job mix {test}", factor) for test, factor in zip(tests, groups.values(), strict=True)]
             self._factors.append(_GroupWeights(tuple(test.met for test in tests), tuple(factors)))
         elif not all(shares) or self._shares is not None:
             raise InputError(
                 "shares of the job mix must be of one column, for all of its groups; use factors otherwise"
             )
         else:
-            found = [
-                _share(f"job mix {test}", factor) for test, factor in zip(tests, groups.values(), strict=True)
-            ]
+            found = [_share(f"job mix {test}", factor) for test, factor in zip(tests, groups.values(), strict=True)]
             if sum(found) > 1 + 1e-9:
-                raise InputError(
-                    f"the shares of the job mix sum to {sum(found):.0%}; they must be 100% at most"
-                )
+                raise InputError(f"the shares of the job mix sum to {sum(found):.0%}; they must be 100% at most")
             self._shares = tests, found
         self._texts += [f"job mix {test}" for test in tests]
 
     def _add_scaling(self, column: str, groups: Mapping[Any, float | str]) -> None:
         if column not in SCALABLE_COLUMNS:
-            raise UnknownNameError(
-                "column of group scaling (use a job mix for others)", column, SCALABLE_COLUMNS
-            )
+            raise UnknownNameError("column of group scaling (use a job mix for others)", column, SCALABLE_COLUMNS)
         tests: list[Callable[[Columns], Bools]] = []
         for value in groups:
             if column == "queue":

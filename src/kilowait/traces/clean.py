@@ -48,14 +48,7 @@ _OPTIONAL: tuple[str, ...] = (
     "begin_s",
     "cancel_s",
 )
-_OPTIONAL += (
-    "cpu_milli",
-    "gpu_milli",
-    "gpus_may_span_nodes",
-    "priority",
-    "checkpoint_s",
-    "checkpoint_load_s",
-)
+_OPTIONAL += ("cpu_milli", "gpu_milli", "gpus_may_span_nodes", "priority", "checkpoint_s", "checkpoint_load_s")
 _WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "gpus_may_span_nodes")
 _LEAST = {"gpu_milli": 1, "priority": -1e15}
 _MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}
@@ -169,8 +162,7 @@ def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
     submit = draft.get("submit_s").copy()
     with np.errstate(invalid="ignore"):
         rows_report.drop(
-            f"submit time beyond {LATEST_S:g} s or not a number",
-            np.isinf(submit) | (np.abs(submit) > LATEST_S),
+            f"submit time beyond {LATEST_S:g} s or not a number", np.isinf(submit) | (np.abs(submit) > LATEST_S)
         )
     submit[~rows_report.alive] = np.nan
     unknown = np.isnan(submit)
@@ -233,9 +225,7 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
     values = draft.numbers[name]
     is_time = name in ("begin_s", "cancel_s")
     with np.errstate(invalid="ignore"):
-        broken = (
-            np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
-        )
+        broken = np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
         if name in ("status", "cpu_milli"):
             broken &= values != -1
         if is_time:
@@ -261,9 +251,7 @@ def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
         columns["gpu_milli"] = np.where(fractional, 1000.0, columns["gpu_milli"])
 
 
-def _ids(
-    draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _ids(draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The log's job numbers if they are whole and unique; else new numbers after the largest."""
     numbers = draft.get("job_id")[kept_rows]
     if np.isnan(numbers).all():

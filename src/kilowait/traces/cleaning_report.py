@@ -92,8 +92,7 @@ class CleaningReport:
             "jobs": self.jobs,
             "folded": self.folded,
             "entries": [
-                {"kind": e.kind, "reason": e.reason, "count": e.count, "first_line": e.first_line}
-                for e in self.entries
+                {"kind": e.kind, "reason": e.reason, "count": e.count, "first_line": e.first_line} for e in self.entries
             ],
         }
 
@@ -103,24 +102,15 @@ class CleaningReport:
         return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
 
 
-def describe(
-    jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None
-) -> dict[str, Any]:
+def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:
     """Summary statistics of a log: counts, span, sizes, times, users, quality of estimates, cleaning report.
 
     `nodes` is the size of the machine, for the offered load (requested node-seconds / available node-seconds
     between the first and the last submission); the default is the size in the log's header.
 
-    >>> jobs = JobTable(
-    ...     job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4]
-    ... )
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4])
     >>> description = describe(jobs, nodes=4)
-    >>> (
-    ...     description["jobs"],
-    ...     description["span_s"],
-    ...     description["offered_load"],
-    ...     description["perfect_estimates"],
-    ... )
+    >>> (description["jobs"], description["span_s"], description["offered_load"], description["perfect_estimates"])
     (2, 100.0, 0.75, 0.5)
     """
     if nodes is not None and nodes < 1:

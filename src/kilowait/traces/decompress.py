@@ -126,9 +126,7 @@ def refuse_binary(data: bytes) -> None:
         raise TraceError("this is a tar archive; unpack it and name one log file")
     place = data.find(b"\x00")
     if place >= 0:
-        raise TraceError(
-            f"byte {place:,} is 0: this is binary data or damaged, not text (text must be UTF-8)"
-        )
+        raise TraceError(f"byte {place:,} is 0: this is binary data or damaged, not text (text must be UTF-8)")
 
 
 def as_text(data: bytes, report: CleaningReport) -> str:

@@ -46,18 +46,16 @@ def find_format(data: bytes) -> str:
     if gpu.node_list(lines) is not None:
         raise TraceError("this is a list of nodes, not of jobs; read it with kilowait.traces.read_nodes")
     sample = plain[:50]
-    if Counter("submit_batch_job" in line or line.lstrip().startswith("-dt") for line in sample)[
-        True
-    ] * 2 > len(sample):
+    if Counter("submit_batch_job" in line or line.lstrip().startswith("-dt") for line in sample)[True] * 2 > len(
+        sample
+    ):
         return "events"
     likely = sum(_swf_like(line) for line in sample)
     if sample and likely * 2 >= len(sample):
         return "swf"
     if any(slurm.sacct_delimiter(line) is not None for line in lines[:20]):
         return "sacct"
-    if likely or any(
-        re.match(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:", x) for x in lines
-    ):
+    if likely or any(re.match(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:", x) for x in lines):
         return "swf"
     if any(tables.csv_delimiter(line) is not None for line in lines[:20]) or tables.is_table(plain[:10]):
         return "csv"

@@ -124,9 +124,7 @@ def fetch(
         _sidecar(target).write_text(f"{digest}  {target.name}\n")
         os.replace(part, target)
     except OSError as problem:
-        raise TraceError(
-            f"cannot store {target.name} in {folder}: {problem}; give another cache_dir"
-        ) from None
+        raise TraceError(f"cannot store {target.name} in {folder}: {problem}; give another cache_dir") from None
     return target
 
 

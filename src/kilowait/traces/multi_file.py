@@ -9,13 +9,7 @@ from pathlib import Path
 
 from kilowait.errors import TraceError
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.decompress import (
-    as_text,
-    as_utf8,
-    file_bytes,
-    refuse_binary,
-    unpack,
-)
+from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
 from kilowait.traces.detect import find_format
 from kilowait.traces.gpu import GPU_READERS, TracePart
 

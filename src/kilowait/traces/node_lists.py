@@ -10,13 +10,7 @@ import numpy as np
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.decompress import (
-    as_text,
-    as_utf8,
-    file_bytes,
-    refuse_binary,
-    unpack,
-)
+from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
 from kilowait.traces.gpu.counts import MIB_MB
 from kilowait.traces.gpu.csv import CsvRows, read_rows
 from kilowait.traces.gpu.detect import node_list
@@ -36,9 +30,7 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "nodes.csv"
-    >>> _ = path.write_text(
-    ...     "sn,cpu_milli,memory_mib,gpu,model\\na,64000,262144,2,P100\\nb,32000,262144,0,\\n"
-    ... )
+    >>> _ = path.write_text("sn,cpu_milli,memory_mib,gpu,model\\na,64000,262144,2,P100\\nb,32000,262144,0,\\n")
     >>> cluster = read_nodes(path)
     >>> [group.name for group in cluster.groups], cluster.node_groups
     (['P100', 'cpu'], (0, 1))
@@ -55,9 +47,7 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
     layout = tuple(numbered[kind] for kind in kinds)
     sizes = np.bincount(layout)
     groups = tuple(
-        NodeGroup(
-            name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], node_level=True
-        )
+        NodeGroup(name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], node_level=True)
         for name, kind, size in zip(_group_names(list(numbered)), numbered, sizes, strict=True)
     )
     return Cluster(groups, name=path.name.split(".")[0], node_groups=layout)
@@ -72,12 +62,7 @@ def _kinds(text: str, report: CleaningReport) -> list[_Kind]:
     if report.dropped:
         raise TraceError(f"it is incomplete: {'; '.join(report.lines()[1:])}")
     if origin == "openb":
-        cores, memory, gpus, model = (
-            rows.numbers("cpu_milli") / 1000,
-            rows.numbers("memory_mib"),
-            "gpu",
-            "model",
-        )
+        cores, memory, gpus, model = (rows.numbers("cpu_milli") / 1000, rows.numbers("memory_mib"), "gpu", "model")
         memory = memory * MIB_MB / 1000
     elif origin == "pai":
         cores, memory, gpus, model = rows.numbers("cap_cpu"), rows.numbers("cap_mem"), "cap_gpu", "gpu_type"

@@ -111,9 +111,7 @@ def coded(values: list[str], unknown: frozenset[str] = frozenset({""})) -> Words
         np.int32,
         len(values),
     )
-    if all(
-        word.isascii() and word.isdigit() and len(word) < 10 and str(int(word)) == word for word in codes_of
-    ):
+    if all(word.isascii() and word.isdigit() and len(word) < 10 and str(int(word)) == word for word in codes_of):
         numbers = np.array([int(word) for word in codes_of] + [-1], np.int32)
         return numbers[codes], None
     return codes, tuple(codes_of)

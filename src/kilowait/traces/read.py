@@ -12,13 +12,7 @@ from kilowait.jobs import JobTable
 from kilowait.traces import slurm, swf, tables
 from kilowait.traces.clean import NeverRan, build_table
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.decompress import (
-    as_text,
-    as_utf8,
-    file_bytes,
-    refuse_binary,
-    unpack,
-)
+from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
 from kilowait.traces.detect import FORMATS, find_format
 from kilowait.traces.gpu import GPU_READERS, TracePart
 from kilowait.traces.multi_file import folder_parts
@@ -125,11 +119,7 @@ def _parsed(
 
 
 def _read_folder(
-    path: Path,
-    format: str | None,
-    columns: Mapping[str, Any] | None,
-    never_ran: NeverRan,
-    report: CleaningReport,
+    path: Path, format: str | None, columns: Mapping[str, Any] | None, never_ran: NeverRan, report: CleaningReport
 ) -> JobTable:
     if columns:
         raise TraceError(f"{path} is a directory, but a column map is for one file; name the file")

@@ -61,8 +61,7 @@ def read_swf(data: bytes, report: CleaningReport) -> tuple[RawColumns, dict[str,
     alea = bool(extra) and width == 21
     if width > FIELDS:
         report.add(
-            "note",
-            f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea,
+            "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea
         )
     draft = RawColumns(line, {}, correct_submit=True)
     known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
@@ -93,9 +92,7 @@ def read_swf(data: bytes, report: CleaningReport) -> tuple[RawColumns, dict[str,
 # -- lines to numbers ----------------------------------------------------------------------------
 
 
-def _rows(
-    data: bytes, report: CleaningReport
-) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
+def _rows(data: bytes, report: CleaningReport) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
     """Numbers (rows x 18), their line numbers, fields per line, the queue names of the 21-field form, comments."""
     buffer = np.frombuffer(data, np.uint8)
     kind = _CLASS[buffer]
@@ -151,10 +148,7 @@ def _rows(
     if unread.any():
         hit = unread.any(axis=1)
         report.add(
-            "corrected",
-            "not a number: treated as unknown",
-            int(hit.sum()),
-            int(complete_rows[int(hit.argmax())]) + 1,
+            "corrected", "not a number: treated as unknown", int(hit.sum()), int(complete_rows[int(hit.argmax())]) + 1
         )
         values[unread] = np.nan
     return values, complete_rows + 1, width, queue if len(queue) == len(complete_rows) else [], comments
@@ -173,9 +167,7 @@ def _irregular_positions(
     return np.concatenate((other, minus, alone, twice, token[length > 15]))
 
 
-def _digits(
-    buffer: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
-) -> Floats:
+def _digits(buffer: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> Floats:
     """Parse the numbers at these positions, vectorized over all; exact, because a float holds 15 digits."""
     value = np.zeros(len(start))
     decimals = np.zeros(len(start), np.int64)
@@ -230,16 +222,13 @@ def _processors(draft: RawColumns, fields: Floats, report: CleaningReport) -> No
     draft.numbers["nodes"] = np.where(has_allocated, allocated, np.where(has_requested, requested, np.nan))
     never = runtime == -1
     unstarted = (
-        (runtime == 0) & ~has_allocated & (status == 5)
-        if has_allocated.any()
-        else np.zeros(len(draft), np.bool_)
+        (runtime == 0) & ~has_allocated & (status == 5) if has_allocated.any() else np.zeros(len(draft), np.bool_)
     )
     draft.never_ran = {
         "cancelled before it started (run time -1, status 5)": never & (status == 5),
         "failed before it started (run time -1, status 0)": never & (status == 0),
         "run time -1": never & (status != 5) & (status != 0),
-        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted
-        & has_requested,
+        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted & has_requested,
         "no processors allocated or requested": ~has_allocated & ~has_requested & ~never,
     }
     instead = ~has_allocated & has_requested & ~never & ~unstarted
@@ -253,9 +242,7 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
     outside = ~np.isnan(status) & ((status < -1) | (status > 5) | (status != np.floor(status)))
     if outside.mean() >= 0.01:
         report.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
-        draft.numbers["status"] = np.where(
-            np.isnan(status) | (status == -1), -1.0, (status == 0).astype(np.float64)
-        )
+        draft.numbers["status"] = np.where(np.isnan(status) | (status == -1), -1.0, (status == 0).astype(np.float64))
         return
     if outside.any():
         count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
@@ -280,15 +267,10 @@ def _keep_rows(draft: RawColumns, rows: Flags) -> None:
 
 def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> Words:
     """A column of ids: whole numbers are kept; too large ones become names; invalid ones become unknown."""
-    broken = ~np.isnan(values) & (
-        ((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53)
-    )
+    broken = ~np.isnan(values) & (((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53))
     if broken.any():
         report.add(
-            "corrected",
-            f"{label} broken: treated as unknown",
-            int(broken.sum()),
-            int(line[int(broken.argmax())]),
+            "corrected", f"{label} broken: treated as unknown", int(broken.sum()), int(line[int(broken.argmax())])
         )
     whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
     if len(whole) and int(whole.max()) >= 2**31 - 1:

@@ -24,13 +24,7 @@ __all__ = ["WRITERS", "write_parts", "write_trace", "written_format"]
 
 SHORTEST_S = 0.001
 """Minimum delay and walltime in Batsim files: Batsim refuses 0."""
-_SUFFIXES = {
-    ".swf": "swf",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "batsim",
-    ".xml": "batsim-platform",
-}
+_SUFFIXES = {".swf": "swf", ".parquet": "parquet", ".csv": "csv", ".json": "batsim", ".xml": "batsim-platform"}
 _KEPT_HEADERS = ("Computer", "Installation", "Acknowledge", "Information", "Conversion", "Copyright")
 _SWF_COLUMNS = frozenset(
     "job_id submit_s wait_s runtime_s nodes estimate_s memory_mb status user account name queue after_id "
@@ -58,9 +52,7 @@ def write_trace(
     format = written_format(path, format)
     if format == "parquet":
         if packed:
-            raise TraceError(
-                f"Parquet is already compressed; write to {path.with_suffix('')} without {packed}"
-            )
+            raise TraceError(f"Parquet is already compressed; write to {path.with_suffix('')} without {packed}")
         data = _parquet(jobs)
     else:
         data = WRITERS[format](jobs, cluster).encode("utf-8", "replace")
@@ -169,12 +161,7 @@ def _swf(jobs: JobTable, cluster: Cluster | None) -> str:
     size = _machine(jobs, cluster)
     header = [f"; {key}: {line}" for key, line in _header_lines(jobs)]
     lost = [name for name in jobs.columns if name not in _SWF_COLUMNS]
-    header += [
-        f"; MaxJobs: {len(jobs)}",
-        f"; MaxRecords: {len(jobs)}",
-        f"; MaxNodes: {size}",
-        f"; MaxProcs: {size}",
-    ]
+    header += [f"; MaxJobs: {len(jobs)}", f"; MaxRecords: {len(jobs)}", f"; MaxNodes: {size}", f"; MaxProcs: {size}"]
     if lost:
         header.append(f"; Note: left out, because SWF has no field for it: {', '.join(lost)}")
     for number, name in enumerate(jobs.labels.get("queue", ())):
@@ -264,18 +251,10 @@ def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
         strict=True,
     )
     listed = [
-        {
-            "id": str(job),
-            "subtime": submit,
-            "walltime": limit,
-            "res": nodes,
-            "profile": f"delay_{_format_number(run)}",
-        }
+        {"id": str(job), "subtime": submit, "walltime": limit, "res": nodes, "profile": f"delay_{_format_number(run)}"}
         for job, submit, limit, nodes, run in rows
     ]
-    profiles = {
-        f"delay_{_format_number(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))
-    }
+    profiles = {f"delay_{_format_number(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))}
     return json.dumps({"nb_res": _machine(jobs, cluster), "jobs": listed, "profiles": profiles}, indent=1)
 
 
@@ -283,9 +262,7 @@ def _platform(jobs: JobTable, cluster: Cluster | None) -> str:
     """Batsim platform: one host per node and the required master host; no network, because delay profiles use none."""
     from xml.sax.saxutils import quoteattr
 
-    groups = (
-        [("node", _machine(jobs, None))] if cluster is None else [(g.name, g.nodes) for g in cluster.groups]
-    )
+    groups = [("node", _machine(jobs, None))] if cluster is None else [(g.name, g.nodes) for g in cluster.groups]
     lines = [
         "<?xml version='1.0'?>",
         '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',

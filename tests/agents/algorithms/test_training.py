@@ -111,9 +111,7 @@ QUICK = {
     ),
     "sac": (
         train_sac,
-        SACSettings(
-            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, sizes=TINY
-        ),
+        SACSettings(train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, sizes=TINY),
     ),
 }
 ENVS, UPDATES = 4, 6
@@ -179,12 +177,8 @@ def test_resume_from_checkpoint_older_than_stop(name, tmp_path):
     """The checkpoint is older than the stop, and the best network is older than the checkpoint."""
     uninterrupted = quick(name, checkpoint_every=2)(validate=validation_score)
     with pytest.raises(Stopped):
-        quick(name, checkpoint_every=2)(
-            validate=validation_score, checkpoint_dir=tmp_path, progress=stop_after(5)
-        )
-    resumed = quick(name, checkpoint_every=2)(
-        validate=validation_score, checkpoint_dir=tmp_path, resume=tmp_path
-    )
+        quick(name, checkpoint_every=2)(validate=validation_score, checkpoint_dir=tmp_path, progress=stop_after(5))
+    resumed = quick(name, checkpoint_every=2)(validate=validation_score, checkpoint_dir=tmp_path, resume=tmp_path)
     assert weights(resumed) == weights(uninterrupted)
     validations = [one.validation for one in uninterrupted.history if not math.isnan(one.validation)]
     assert len(validations) == 3 and uninterrupted.history[-1].best == min(validations) == validation_score(

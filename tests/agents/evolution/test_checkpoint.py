@@ -8,12 +8,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import EvolutionStrategy, train
-from kilowait.agents.evolution.checkpoint import (
-    FILE,
-    CheckpointDir,
-    Generation,
-    SearchCheckpoint,
-)
+from kilowait.agents.evolution.checkpoint import FILE, CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.linear_gpu.train import train_linear_gpu
 from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
@@ -40,11 +35,7 @@ def train_power_agent(**settings):
 
 
 def train_gpu_agent(**settings):
-    gpu_settings = {
-        "speeds": lambda jobs: run_speeds("auto", jobs, GPUS),
-        "placements": ("first",),
-        "window_jobs": 40,
-    }
+    gpu_settings = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
     return train_linear_gpu(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **gpu_settings, **settings})
 
 
@@ -60,11 +51,7 @@ def search(request, tmp_path_factory):
     """A search, the agent file of an uninterrupted run, and its history."""
     folder = tmp_path_factory.mktemp(request.param)
     agent, history = SEARCHES[request.param]()
-    return (
-        SEARCHES[request.param],
-        agent.save(folder / "agent.json").read_bytes(),
-        [str(one) for one in history],
-    )
+    return (SEARCHES[request.param], agent.save(folder / "agent.json").read_bytes(), [str(one) for one in history])
 
 
 def killed_at(checkpoint_number, monkeypatch, run, folder):
@@ -95,9 +82,7 @@ def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monke
         folder = tmp_path / str(checkpoint_number)
         killed_at(checkpoint_number, monkeypatch, run, folder)
         reported = []
-        agent, history_again = run(
-            checkpoint_dir=CheckpointDir(folder, resume=True), progress=reported.append
-        )
+        agent, history_again = run(checkpoint_dir=CheckpointDir(folder, resume=True), progress=reported.append)
         assert agent.save(folder / "agent.json").read_bytes() == uninterrupted
         assert [str(one) for one in history_again] == history
         done = max(0, checkpoint_number - 2 - starts)
@@ -124,9 +109,7 @@ def test_search_killed_twice_resumes_exactly(search, tmp_path):
 def test_finished_search_can_be_resumed_and_extended(tmp_path):
     first, _ = train_batch_agent(checkpoint_dir=CheckpointDir(tmp_path))
     reported = []
-    again, history = train_batch_agent(
-        checkpoint_dir=CheckpointDir(tmp_path, resume=True), progress=reported.append
-    )
+    again, history = train_batch_agent(checkpoint_dir=CheckpointDir(tmp_path, resume=True), progress=reported.append)
     assert np.array_equal(first.weights, again.weights) and first.provenance == again.provenance
     assert reported == history[-1:]  # the result is validated again, without another generation
     longer, history = train_batch_agent(checkpoint_dir=CheckpointDir(tmp_path, resume=True), generations=5)
@@ -145,11 +128,7 @@ def started_search(tmp_path_factory):
 @pytest.mark.parametrize(
     ("run", "changes", "message"),
     [
-        (
-            train_batch_agent,
-            {"seed": 2},
-            "started with seed 1, and this is 2; resume with the same, or start again",
-        ),
+        (train_batch_agent, {"seed": 2}, "started with seed 1, and this is 2; resume with the same, or start again"),
         (train_batch_agent, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
         (train_batch_agent, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
         (train_batch_agent, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
@@ -206,10 +185,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
     [
         (lambda text: text[: len(text) // 2], "cut off"),
         (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
-        (
-            lambda text: text.replace('"version": 2', '"version": 3'),
-            "of version 3; this kilowait reads version 2",
-        ),
+        (lambda text: text.replace('"version": 2', '"version": 3'), "of version 3; this kilowait reads version 2"),
         (lambda text: "[1, 2]", "kilowait did not write it"),
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],

@@ -45,9 +45,7 @@ def test_only_ranks_count():
 
 
 def test_seed_determines_search_and_zero_is_valid():
-    runs = [
-        minimize(sphere, [3.0, 3.0], step=1.0, seed=seed, generations=9)[0].tolist() for seed in (0, 0, 1)
-    ]
+    runs = [minimize(sphere, [3.0, 3.0], step=1.0, seed=seed, generations=9)[0].tolist() for seed in (0, 0, 1)]
     assert runs[0] == runs[1] != runs[2]
 
 

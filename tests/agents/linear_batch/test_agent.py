@@ -22,9 +22,7 @@ def jobs():
     return kw.lublin(400, 64, load=1.0, seed=3, estimates="rounded")
 
 
-def plain_score(
-    weights, estimate_s, nodes, wait_s, machine, usual=-1.0, used=-1.0, quick_usual=0.02, quick=0.02
-):
+def plain_score(weights, estimate_s, nodes, wait_s, machine, usual=-1.0, used=-1.0, quick_usual=0.02, quick=0.02):
     """The documented formula in plain Python; without user history."""
     length = np.log(estimate_s / 3600) / 3
     expected_s = max(estimate_s * np.exp(used), 10)
@@ -49,9 +47,7 @@ def test_compiled_score_equals_formula():
     unknown_user = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     parameters = policy.prepare(unknown_user, CLUSTER)
     for _ in range(200):
-        job = waiting(
-            submit_s=random.uniform(0, 1e6), estimate_s=random.uniform(1, 1e5), nodes=random.integers(1, 65)
-        )
+        job = waiting(submit_s=random.uniform(0, 1e6), estimate_s=random.uniform(1, 1e5), nodes=random.integers(1, 65))
         now = job["submit_s"] + random.uniform(0, 1e5)
         wait_s = now - job["submit_s"]
         expected_score = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
@@ -63,12 +59,7 @@ def test_compiled_score_equals_formula():
 def test_ended_jobs_change_score_of_their_user_most():
     """Three ended jobs and a running one of one user, with values computed by hand."""
     jobs = kw.JobTable(
-        job_id=range(3),
-        submit_s=[0, 0, 0],
-        runtime_s=[1] * 3,
-        estimate_s=[1024] * 3,
-        nodes=[1] * 3,
-        user=[4, 4, 9],
+        job_id=range(3), submit_s=[0, 0, 0], runtime_s=[1] * 3, estimate_s=[1024] * 3, nodes=[1] * 3, user=[4, 4, 9]
     )
     weights = np.random.default_rng(3).normal(size=len(FEATURES))
     policy = LinearAgent(weights).policy
@@ -82,9 +73,7 @@ def test_ended_jobs_change_score_of_their_user_most():
 
     def mean(values, fade, prior, weight):
         weights_ = fade ** np.arange(len(values))[::-1]
-        return ((weights_ * values).sum() + weight * prior) / (
-            weights_.sum() + weight
-        ), weights_.sum() + weight
+        return ((weights_ * values).sum() + weight * prior) / (weights_.sum() + weight), weights_.sum() + weight
 
     usual, _ = mean(used, 0.999, -1.0, 5.0)
     quick_usual, _ = mean(quick, 0.999, 0.02, 5.0)
@@ -94,12 +83,8 @@ def test_ended_jobs_change_score_of_their_user_most():
     )
     since = 2100.0  # run time so far of the running job
     known, counts = user_used[1], 5.0
-    expected = (known * user_used[0] + counts * max(user_used[0], np.log(min(since / 1024, 1)))) / (
-        known + counts
-    )
-    expected_inverse_runtime = (known * user_quick[0] + counts * min(user_quick[0], 10 / since)) / (
-        known + counts
-    )
+    expected = (known * user_used[0] + counts * max(user_used[0], np.log(min(since / 1024, 1)))) / (known + counts)
+    expected_inverse_runtime = (known * user_quick[0] + counts * min(user_quick[0], 10 / since)) / (known + counts)
     for number, predicted_jobs in (
         (0, (usual, expected, quick_usual, expected_inverse_runtime)),
         (2, (usual, usual, quick_usual, quick_usual)),
@@ -115,13 +100,9 @@ def test_overestimating_user_is_learned_during_run():
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
     )  # fmt: skip
-    start = kw.simulate(jobs, CLUSTER, LinearAgent(default_weights()).policy, backfill="none").jobs()[
-        "start_s"
-    ]
+    start = kw.simulate(jobs, CLUSTER, LinearAgent(default_weights()).policy, backfill="none").jobs()["start_s"]
     assert start[5] < start[2]
-    saf_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()[
-        "start_s"
-    ]
+    saf_starts = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).policy, backfill="none").jobs()["start_s"]
     assert saf_starts[5] > saf_starts[2]
 
 
@@ -133,9 +114,9 @@ def test_max_wait_bounds_waits():
         nodes=[64, *[1] * small],
     )  # fmt: skip
     starving, bound = (
-        kw.simulate(
-            jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).policy, backfill="none"
-        ).jobs()["wait_s"][0]
+        kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).policy, backfill="none").jobs()[
+            "wait_s"
+        ][0]
         for longest in (np.inf, 1200.0)
     )
     assert starving > 3600
@@ -143,8 +124,7 @@ def test_max_wait_bounds_waits():
     by_age = LinearAgent(saf_weights(), max_wait_s=0.0).policy
     synthetic_jobs = kw.lublin(300, 64, load=1.2, seed=3)
     agent_starts, policy_starts = (
-        kw.simulate(synthetic_jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
-        for policy in (by_age, "fcfs")
+        kw.simulate(synthetic_jobs, CLUSTER, policy, backfill="none").jobs()["start_s"] for policy in (by_age, "fcfs")
     )
     assert np.array_equal(agent_starts, policy_starts)
 
@@ -185,9 +165,7 @@ def test_order_of_three_jobs_by_one_weight():
 
 def test_scaled_weights_give_same_schedule(jobs):
     weights = np.random.default_rng(1).normal(size=12)
-    one, other = (
-        kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).policy, "easy") for factor in (1.0, 4.0)
-    )
+    one, other = (kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).policy, "easy") for factor in (1.0, 4.0))
     assert np.array_equal(one.start_s, other.start_s)
 
 

@@ -79,9 +79,7 @@ def test_prediction_weight_in_ended_jobs():
     assert used == pytest.approx(
         (SHRINKAGE * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINKAGE + PREDICTION_WEIGHT)
     )
-    assert quick == pytest.approx(
-        (SHRINKAGE * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINKAGE + PREDICTION_WEIGHT)
-    )
+    assert quick == pytest.approx((SHRINKAGE * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINKAGE + PREDICTION_WEIGHT))
 
 
 def test_reservations_use_predictions():

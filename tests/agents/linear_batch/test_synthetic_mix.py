@@ -81,12 +81,8 @@ def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
         trained_agent(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path), progress=kill)
     resumed = trained_agent(mixture=mixture, checkpoint_dir=CheckpointDir(tmp_path, resume=True))
     uninterrupted = trained_agent(mixture=mixture)
-    assert (
-        resumed.weights.tolist() == uninterrupted.weights.tolist()
-        and resumed.provenance == uninterrupted.provenance
-    )
+    assert resumed.weights.tolist() == uninterrupted.weights.tolist() and resumed.provenance == uninterrupted.provenance
     with pytest.raises(kw.errors.InputError, match="was started with synthetic_mix"):
         trained_agent(
-            mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum),
-            checkpoint_dir=CheckpointDir(tmp_path, resume=True),
+            mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum), checkpoint_dir=CheckpointDir(tmp_path, resume=True)
         )

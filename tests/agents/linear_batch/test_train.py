@@ -30,8 +30,7 @@ def split_jobs(jobs):
 
 def test_weights_do_not_depend_on_threads(split_jobs):
     results = [
-        train(*split_jobs, CLUSTER, seed=seed, threads=threads, **SMALL)
-        for seed, threads in ((0, 1), (0, 3), (1, 1))
+        train(*split_jobs, CLUSTER, seed=seed, threads=threads, **SMALL) for seed, threads in ((0, 1), (0, 3), (1, 1))
     ]
     weights = [agent.weights.tobytes() for agent, _ in results]
     histories = [[g.training for g in history] for _, history in results]
@@ -47,14 +46,7 @@ def test_training_learns_custom_objective(jobs, split_jobs):
         return float(np.average(records["wait_s"], weights=records["run_s"] ** 2)) + 1.0
 
     agent, history = train(
-        *split_jobs,
-        CLUSTER,
-        seed=0,
-        objective=long_ones_wait,
-        generations=15,
-        population=8,
-        windows=3,
-        window_jobs=200,
+        *split_jobs, CLUSTER, seed=0, objective=long_ones_wait, generations=15, population=8, windows=3, window_jobs=200
     )
     assert history[-1].best < 0.9
     assert agent.provenance["objective"] == "long_ones_wait"
@@ -75,16 +67,14 @@ def test_clearly_better_policy_becomes_fallback(jobs, split_jobs):
     agent, _ = train(*split_jobs, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_policy == "fcfs"
     agent_value, policy_value = (
-        kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
-        for policy in (agent.policy, "fcfs")
+        kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"] for policy in (agent.policy, "fcfs")
     )
     assert np.array_equal(agent_value, policy_value)
 
 
 def test_history_contains_users_of_training_and_validation(split_jobs):
     first, second = (
-        part.with_columns(user=np.arange(len(part)) % 3 + shift)
-        for part, shift in zip(split_jobs, (0, 2), strict=True)
+        part.with_columns(user=np.arange(len(part)) % 3 + shift) for part, shift in zip(split_jobs, (0, 2), strict=True)
     )
     agent, _ = train(first, second, CLUSTER, seed=0, **SMALL)
     assert sorted(agent.user_history.users) == ["0", "1", "2", "3", "4"]
@@ -95,9 +85,7 @@ def test_window_history_does_not_depend_on_later_jobs(split_jobs):
     jobs = split_jobs[0].with_columns(user=np.arange(len(split_jobs[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
-        one, other = (
-            LogPart(table, CLUSTER, 150).lagged_window(600, lag).parameters for table in (jobs, changed)
-        )
+        one, other = (LogPart(table, CLUSTER, 150).lagged_window(600, lag).parameters for table in (jobs, changed))
         assert np.array_equal(one, other)
     later = LogPart(changed, CLUSTER, 150).lagged_window(900, 0).parameters
     assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagged_window(900, 0).parameters)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_gpu.agent import (
-    FEATURES,
-    POLICY_WEIGHTS,
-    TYPE_FEATURES,
-    LinearGpuAgent,
-    policy_agent,
-)
+from kilowait.agents.linear_gpu.agent import FEATURES, POLICY_WEIGHTS, TYPE_FEATURES, LinearGpuAgent, policy_agent
 from kilowait.agents.linear_gpu.train import best_policy, train_linear_gpu
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_settings import GpuOptions, run_speeds, simulate_arguments
@@ -39,9 +33,7 @@ def same_schedule(one, other):
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("policy", list(POLICY_WEIGHTS))
 def test_policy_agent_gives_same_schedule_as_policy(policy, types):
-    assert same_schedule(
-        run(policy_agent(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types)
-    )
+    assert same_schedule(run(policy_agent(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types))
 
 
 def test_policy_agent_with_migration_and_placement():
@@ -116,9 +108,7 @@ def train_agent(seed=1, threads=1, log=JOBS):
 def test_agent_does_not_depend_on_threads():
     one, history = train_agent()
     two, again = train_agent(threads=2)
-    assert np.array_equal(one.weights, two.weights) and [h.training for h in history] == [
-        h.training for h in again
-    ]
+    assert np.array_equal(one.weights, two.weights) and [h.training for h in history] == [h.training for h in again]
     other = train_agent(seed=2)[1]
     assert [h.training for h in other] != [h.training for h in history]
 

@@ -39,11 +39,7 @@ def test_save_and_load(tmp_path):
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ('"version": 2', '"version": 7', "version 7"),
-        ('"slowdown"', '"speedup"', "needs"),
-        ("0.5", '"x"', "damaged"),
-    ],
+    [('"version": 2', '"version": 7', "version 7"), ('"slowdown"', '"speedup"', "needs"), ("0.5", '"x"', "damaged")],
 )
 def test_damaged_file_is_an_error(tmp_path, old, new, message):
     path = from_controls(8, slowdown=0.5).save(tmp_path / "agent.json")
@@ -77,9 +73,7 @@ def test_training_objective_equals_accounting(trained):
     )
     meter = make_power_context(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        metrics = run_on(
-            JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS
-        )
+        metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS)
         assert evaluation.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
         assert evaluation.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
 

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.network_policies.batch import (
-    NetworkAgent,
-    engine_weights,
-    network_agent,
-    settings_to_dict,
-)
+from kilowait.agents.network_policies.batch import NetworkAgent, engine_weights, network_agent, settings_to_dict
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
@@ -34,24 +29,16 @@ def test_engine_and_python_inference_agree(make, order, seed):
     jobs = crowded(120, seed)
     inside = NetworkAgent(network_, decision_settings).run(RunInputs(jobs, MACHINE, Settings("easy")))
     outside = run_policy(
-        jobs,
-        MACHINE,
-        lambda observation: greedy_actions(network_, observation),
-        decision_settings=decision_settings,
+        jobs, MACHINE, lambda observation: greedy_actions(network_, observation), decision_settings=decision_settings
     )
     assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
-    assert (
-        inside.jobs()["start_s"].tolist()
-        != kw.simulate(jobs, MACHINE, "fcfs", "easy").jobs()["start_s"].tolist()
-    )
+    assert inside.jobs()["start_s"].tolist() != kw.simulate(jobs, MACHINE, "fcfs", "easy").jobs()["start_s"].tolist()
 
 
 def test_simulate_accepts_network_agent():
     decision_settings = DecisionSettings(queue_window=16)
     agent = NetworkAgent(
-        network(decision_settings.observation_spec, "attention", seed=1, width=16),
-        decision_settings,
-        name="mine",
+        network(decision_settings.observation_spec, "attention", seed=1, width=16), decision_settings, name="mine"
     )
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
     assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
@@ -62,9 +49,7 @@ def test_simulate_accepts_network_agent():
 def test_loaded_agent_makes_same_decisions(tmp_path):
     decision_settings = DecisionSettings(queue_window=16, backfill_order="agent", max_wait_s=4000.0)
     network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
-    save_network(
-        network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)}
-    )
+    save_network(network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)})
     agent = network_agent(tmp_path / "agent.pt")
     jobs = crowded(90, 2)
     assert agent.decision_settings == decision_settings
@@ -89,10 +74,7 @@ def test_windows_without_choices_run_to_the_end():
     vec = BatchVectorEnv(
         2, jobs=sparse_jobs, cluster=MACHINE, episode_jobs=3, queue_window=4, autoreset_mode="SameStep"
     )
-    assert weighted_metrics(network(vec.observation_spec, "kernel", width=8), vec, [0, 3]).tolist() == [
-        0.0,
-        0.0,
-    ]
+    assert weighted_metrics(network(vec.observation_spec, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
     assert vec.simulator.states.clock["segments"].tolist() == [[3], [3]], "every job started once"
 
 
@@ -107,9 +89,7 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
 def test_network_with_prediction_features(tmp_path):
     decision_settings = DecisionSettings(queue_window=16, backfill_order="agent", prediction_features=True)
     network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
-    save_network(
-        network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)}
-    )
+    save_network(network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)})
     agent = network_agent(tmp_path / "agent.pt")
     assert agent.decision_settings.prediction_features and engine_weights(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
@@ -121,9 +101,7 @@ def test_network_with_prediction_features(tmp_path):
     )
     assert np.array_equal(inside, outside.jobs()["start_s"])
     other_predictions = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
-    assert not np.array_equal(
-        inside, kw.simulate(other_predictions, MACHINE, agent, "easy").jobs()["start_s"]
-    )
+    assert not np.array_equal(inside, kw.simulate(other_predictions, MACHINE, agent, "easy").jobs()["start_s"])
     with pytest.raises(InputError, match="the jobs have no predicted run times"):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
 
@@ -143,9 +121,7 @@ def test_agents_without_prediction_field_still_load(tmp_path):
     }
     names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
     decision_settings = DecisionSettings(queue_window=16, backfill_order="agent")
-    assert (
-        decision_settings.observation_spec.features == names and settings_to_dict(decision_settings) == saved
-    )
+    assert decision_settings.observation_spec.features == names and settings_to_dict(decision_settings) == saved
     network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
     save_network(network_, tmp_path / "agent.pt", provenance={"decision_settings": saved})
     agent = network_agent(tmp_path / "agent.pt")

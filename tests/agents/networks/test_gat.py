@@ -45,9 +45,7 @@ def pytorch_geometric_result(layer: DenseGATv2, nodes, adjacent, edges):
         for graph_index in range(len(nodes)):
             target, source = adjacent[graph_index].nonzero().T
             outputs.append(
-                reference(
-                    nodes[graph_index], torch.stack([source, target]), edges[graph_index, target, source]
-                )
+                reference(nodes[graph_index], torch.stack([source, target]), edges[graph_index, target, source])
             )
         return torch.stack(outputs)
 
@@ -63,9 +61,7 @@ def test_layer_equals_gatv2(graph):
     nodes, adjacent, edges = graph
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, edges.shape[-1]))
     ours, weights = layer(nodes, adjacent, edges)
-    torch.testing.assert_close(
-        ours, pytorch_geometric_result(layer, nodes, adjacent, edges), atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(ours, pytorch_geometric_result(layer, nodes, adjacent, edges), atol=1e-5, rtol=1e-5)
     assert (weights[:, :, :, :][~adjacent[:, None].expand_as(weights)] == 0).all()
 
 
@@ -75,10 +71,7 @@ def test_layer_equals_gatv2_with_edge_types(graph):
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, len(EDGE_TYPES)))
     types = edges[..., : len(EDGE_TYPES)]
     torch.testing.assert_close(
-        layer(nodes, adjacent, types)[0],
-        pytorch_geometric_result(layer, nodes, adjacent, types),
-        atol=1e-5,
-        rtol=1e-5,
+        layer(nodes, adjacent, types)[0], pytorch_geometric_result(layer, nodes, adjacent, types), atol=1e-5, rtol=1e-5
     )
 
 

@@ -5,12 +5,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import PPOSettings, Sizes, train_ppo
-from kilowait.agents.network_policies.batch import (
-    NetworkAgent,
-    engine_weights,
-    network_agent,
-    settings_to_dict,
-)
+from kilowait.agents.network_policies.batch import NetworkAgent, engine_weights, network_agent, settings_to_dict
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.networks.preference import with_fixed_preference
@@ -92,8 +87,7 @@ def test_preference_errors(tmp_path):
     conditioned = network(batch(preferences=UNITS).observation_spec, "kernel", width=16)
     agent = NetworkAgent(conditioned, decision_settings, "mine")
     with pytest.raises(
-        InputError,
-        match=r"agent 'mine' needs a preference between slowdown and wait and sla.*:prefer=slowdown=0.33",
+        InputError, match=r"agent 'mine' needs a preference between slowdown and wait and sla.*:prefer=slowdown=0.33"
     ):
         kw.simulate(crowded(30, 1), MACHINE, agent, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'waits'; did you mean 'wait'"):
@@ -103,9 +97,7 @@ def test_preference_errors(tmp_path):
     with pytest.raises(InputError, match="all preferences are 0"):
         agent.prefer()
     save_network(
-        conditioned,
-        tmp_path / "agent.pt",
-        provenance={"decision_settings": settings_to_dict(decision_settings)},
+        conditioned, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)}
     )
     again = network_agent(tmp_path / "agent.pt")
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
@@ -118,9 +110,7 @@ def test_units_are_means_of_saf():
     jobs = crowded(200, 0)
     vec = batch(3, reward={"wait": 1.0})
     units = term_units(vec, [0, 50, 100], ["wait", "sla"])
-    waits = [
-        kw.simulate(jobs[lo : lo + 40], MACHINE, "saf", "easy").jobs()["wait_s"].mean() for lo in (0, 50, 100)
-    ]
+    waits = [kw.simulate(jobs[lo : lo + 40], MACHINE, "saf", "easy").jobs()["wait_s"].mean() for lo in (0, 50, 100)]
     assert units["wait"] == pytest.approx(np.mean(waits) / 3600)
     assert units["sla"] == 1.0, "no job waits four hours"
     with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'"):
@@ -145,11 +135,7 @@ def test_one_network_learns_optimum_of_every_preference():
     )  # fmt: skip
     validation_envs = BatchVectorEnv(len(first), autoreset_mode="SameStep", **arguments)
     trained = train_ppo(
-        vec,
-        settings,
-        seed=1,
-        threads=1,
-        validate=lambda net: weighted_metric(net, validation_envs, first, units),
+        vec, settings, seed=1, threads=1, validate=lambda net: weighted_metric(net, validation_envs, first, units)
     ).network
     preferences = preference_grid(2, 10)
     metrics = preference_metrics(trained, validation_envs, first, preferences)

@@ -10,12 +10,7 @@ import torch
 import kilowait as kw
 from kilowait.agents.network_policies.batch import NetworkAgent
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.rl.behavior_cloning import (
-    HISTORY,
-    BehaviorCloningSettings,
-    _choice_loss,
-    imitate,
-)
+from kilowait.agents.rl.behavior_cloning import HISTORY, BehaviorCloningSettings, _choice_loss, imitate
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.vector_env import BatchVectorEnv
@@ -72,9 +67,7 @@ def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
 
 def test_cloned_srtf_agrees_on_gpu_cluster():
     def vec(jobs):
-        return GpuVectorEnv(
-            8, jobs=jobs, cluster=GPUS, episode_jobs=60, queue_window=16, autoreset_mode="SameStep"
-        )
+        return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, queue_window=16, autoreset_mode="SameStep")
 
     expert_env = make_expert_env("srtf", vec(GPU_JOBS[:300]), GPUS)
     agent = network(expert_env.vec.spec_of_observation, width=32)
@@ -138,12 +131,7 @@ def uninterrupted_runs(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("algo", "stop"),
-    [
-        ("ppo", ("imitation", 12)),
-        ("ppo", ("imitation", 14)),
-        ("ppo", ("after", 3)),
-        ("d3qn", ("imitation", 12)),
-    ],
+    [("ppo", ("imitation", 12)), ("ppo", ("imitation", 14)), ("ppo", ("after", 3)), ("d3qn", ("imitation", 12))],
 )
 def test_resumed_after_kill_equals_uninterrupted(tmp_path, uninterrupted_runs, algo, stop):
     settings, uninterrupted, history = uninterrupted_runs[algo]
@@ -171,10 +159,7 @@ def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
         QUICK, hyperparameters={**QUICK.hyperparameters, "learning_rate": 0.5}
     )  # which ruins any network
     agent, history = trained(tmp_path / "run", settings)
-    assert (
-        max(update.validation for update in history if update.validation == update.validation)
-        > history[-1].best
-    )
+    assert max(update.validation for update in history if update.validation == update.validation) > history[-1].best
     assert agreement(agent.network, make_expert_env("saf", expert_vec(), MACHINE), 30) > 0.8
 
 
@@ -194,10 +179,7 @@ def test_errors(tmp_path):
         with pytest.raises(error, match=message):
             trained(tmp_path / "x", replace(QUICK, expert=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
-    for expert, message in (
-        ("lookahead", "does not support GPU clusters"),
-        ("wfp3", "changes while jobs wait"),
-    ):
+    for expert, message in (("lookahead", "does not support GPU clusters"), ("wfp3", "changes while jobs wait")):
         with pytest.raises(InputError, match=message):
             make_expert_env(expert, gpu, GPUS)
     trained(tmp_path / "saf")

@@ -122,9 +122,7 @@ def test_other_version_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "VERSION", 7)
     path = write_state(tmp_path / "s", "thing", {})
     monkeypatch.undo()
-    with pytest.raises(
-        InputError, match="is a thing of version 7; this kilowait reads version 2: train again"
-    ):
+    with pytest.raises(InputError, match="is a thing of version 7; this kilowait reads version 2: train again"):
         read_state(path, "thing")
 
 
@@ -139,9 +137,7 @@ def test_pickle_is_not_loaded(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "build", [network, lambda *a, **k: q_network(*a, noisy=True, atoms=5, span=(-3.0, 1.0), **k)]
-)
+@pytest.mark.parametrize("build", [network, lambda *a, **k: q_network(*a, noisy=True, atoms=5, span=(-3.0, 1.0), **k)])
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
 def test_network_round_trip(tmp_path, build, kind):
     original = build(Spec(), kind, seed=5, width=16, depth=1).eval()
@@ -158,7 +154,5 @@ def test_network_for_other_spec_is_an_error(tmp_path):
     path = save_network(network(Spec(), "kernel"), tmp_path / "agent.pt")
     with pytest.raises(InputError, match="trained on an environment with slots 4; this one has 9"):
         load_network(path, Spec(slots=9))
-    with pytest.raises(
-        InputError, match="with features length_h, wait_h, present; this one has length_h, nodes:"
-    ):
+    with pytest.raises(InputError, match="with features length_h, wait_h, present; this one has length_h, nodes:"):
         load_network(path, Spec(features=("length_h", "nodes")))

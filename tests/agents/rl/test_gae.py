@@ -21,9 +21,7 @@ def at(*steps: int) -> torch.Tensor:
 
 
 def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
-    result = generalized_advantages(
-        REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace
-    )
+    result = generalized_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
     return result.flatten().tolist()
 
 

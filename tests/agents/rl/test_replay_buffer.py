@@ -19,9 +19,7 @@ def filled_buffer(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), c
     buffer = ReplayBuffer(capacity, envs, DeviceTransfer(CPU), n_steps=n, gamma=discount, per_alpha=priority)
     for step in range(steps):
         number = step + 100.0 * np.arange(envs)
-        buffer.store_observation(
-            {"summary": number[:, None].astype(np.float32), "mask": np.ones((envs, 1), np.int8)}
-        )
+        buffer.store_observation({"summary": number[:, None].astype(np.float32), "mask": np.ones((envs, 1), np.int8)})
         flags = [np.full(envs, step in which) for which in (ends, cuts)]
         buffer.store_transition(torch.from_numpy(number).long(), number, *flags)
     return buffer
@@ -43,10 +41,7 @@ def test_sum_tree_samples_by_weight():
     batch = tree.leaves_at(torch.rand(50_000, generator=torch.Generator().manual_seed(1)) * 10)
     share = torch.bincount(batch, minlength=6) / len(batch)
     assert (share - weights / 10).abs().max() < 0.01
-    assert tree.leaves_at(torch.tensor([10.0, 11.0])).tolist() == [
-        5,
-        5,
-    ]  # rounding goes to the last one with a weight
+    assert tree.leaves_at(torch.tensor([10.0, 11.0])).tolist() == [5, 5]  # rounding goes to the last one with a weight
 
 
 def test_sum_tree_updates_sums():
@@ -71,11 +66,7 @@ def test_one_leaf():
 
 def test_n_steps_ahead():
     transitions = rows(filled_buffer(6, n=3))
-    assert transitions == {
-        0: (0 + 0.5 + 0.5, 0.125, 3.0),
-        1: (1 + 1 + 0.75, 0.125, 4.0),
-        2: (2 + 1.5 + 1, 0.125, 5.0),
-    }
+    assert transitions == {0: (0 + 0.5 + 0.5, 0.125, 3.0), 1: (1 + 1 + 0.75, 0.125, 4.0), 2: (2 + 1.5 + 1, 0.125, 5.0)}
 
 
 def test_termination_stops_n_step_return():
@@ -131,9 +122,7 @@ def test_new_steps_have_largest_priority():
 @pytest.mark.parametrize("steps", [4, 25])
 def test_replay_state_round_trip(steps):
     buffer = filled_buffer(steps, capacity=20, envs=2, n=2, priority=0.5)
-    buffer.update_priorities(
-        buffer.sample(3, torch.Generator().manual_seed(3)).indices, torch.tensor([3.0, 0.1, 7.0])
-    )
+    buffer.update_priorities(buffer.sample(3, torch.Generator().manual_seed(3)).indices, torch.tensor([3.0, 0.1, 7.0]))
     again = ReplayBuffer(20, 2, DeviceTransfer(CPU), n_steps=2, gamma=0.5, per_alpha=0.5)
     again.load_state_dict(buffer.state_dict())
     assert torch.equal(again.tree.sums, buffer.tree.sums)

@@ -20,9 +20,7 @@ from kilowait.agents.rl.results import Update
 class PreparedVectorEnv:
     """A vector environment that returns prepared observations."""
 
-    def __init__(
-        self, num_envs: int, slots: int, features: int, summary: int, filled: float, graph: bool
-    ) -> None:
+    def __init__(self, num_envs: int, slots: int, features: int, summary: int, filled: float, graph: bool) -> None:
         self.num_envs = num_envs
         names = ("wait_h", *(f"f{one}" for one in range(1, features)))
         self.spec_of_observation = LoadedSpec(
@@ -68,9 +66,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
-    vec = PreparedVectorEnv(
-        options.envs, options.slots, options.features, 32, options.filled, options.network == "gat"
-    )
+    vec = PreparedVectorEnv(options.envs, options.slots, options.features, 32, options.filled, options.network == "gat")
     settings = PPOSettings(
         n_steps=options.rollout, n_epochs=options.epochs, n_minibatches=options.minibatches, network=options.network,
         precision=options.precision, sizes=Sizes(width=options.width),
@@ -83,9 +79,7 @@ def main() -> None:
 
     train_ppo(vec, settings, seed=0, device=options.device, threads=options.threads, progress=record_rate)
     memory = torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else 0.0
-    print(
-        f"{vars(options)}\n  {np.median(rates[1:]):,.0f} steps/s, {memory:.1f} GiB on the device", flush=True
-    )
+    print(f"{vars(options)}\n  {np.median(rates[1:]):,.0f} steps/s, {memory:.1f} GiB on the device", flush=True)
 
 
 if __name__ == "__main__":

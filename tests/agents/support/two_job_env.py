@@ -29,9 +29,7 @@ class TwoJobs(VectorEnv):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
-    def __init__(
-        self, num_envs: int, *, seed: int = 0, horizon: int = 8, broken_after: int | None = None
-    ) -> None:
+    def __init__(self, num_envs: int, *, seed: int = 0, horizon: int = 8, broken_after: int | None = None) -> None:
         self.num_envs, self.spec_of_observation, self.horizon = num_envs, Spec(), horizon
         self.broken_after = broken_after
         spec = self.spec_of_observation
@@ -91,10 +89,7 @@ class TwoJobs(VectorEnv):
         state = self.random.bit_generator.state["state"]
         parts = [state["state"] >> 64, state["state"], state["inc"] >> 64, state["inc"]]
         arrays = {name: getattr(self, name).copy() for name in ("length", "now", "total", "steps")}
-        return arrays | {
-            "random": np.array([part % 2**64 for part in parts], np.uint64),
-            "turn": np.array(self.turn),
-        }
+        return arrays | {"random": np.array([part % 2**64 for part in parts], np.uint64), "turn": np.array(self.turn)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         for name in ("length", "now", "total", "steps"):

@@ -129,9 +129,7 @@ def piece_power(log: ExecutionLog, row: int, group: NodeGroup, power: GroupPower
     count, gpus = int(log.pieces.count[row]), float(log.pieces.gpu_milli[row]) / 1000
     gpus_requested = int(jobs["gpus"][job]) if "gpus" in jobs else 0
     pieces = (
-        gpus_requested
-        if jobs.column("gpus_may_span_nodes")[job] == 1 and gpus_requested
-        else int(jobs["nodes"][job])
+        gpus_requested if jobs.column("gpus_may_span_nodes")[job] == 1 and gpus_requested else int(jobs["nodes"][job])
     )
     gpu_milli = int(jobs.column("cpu_milli")[job])
     if gpu_milli < 0:

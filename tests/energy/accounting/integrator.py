@@ -43,9 +43,7 @@ def small_model(
     node = NodePower((Component("CPU", "cpu", 1, 10, 100),))
     switch = (FixedLoad("switch", switch_w, 4),) if switch_w else ()
     cooling = ConstantPue(1.5) if cooling is None else cooling
-    return PowerModel(
-        "toy", (GroupPower("g", 4, node, fixed=switch, sleep=sleep),), Facility(fixed_w, cooling, supply)
-    )
+    return PowerModel("toy", (GroupPower("g", 4, node, fixed=switch, sleep=sleep),), Facility(fixed_w, cooling, supply))
 
 
 def execution_log(
@@ -125,9 +123,7 @@ def integrate_by_second(
             if outage.start_s <= second < outage.end_s:
                 free_nodes[names.index(outage.group)] -= outage.nodes
         running: list[tuple[int, float]] = []
-        for job, begin, end, group, level in zip(
-            log.job, log.start_s, log.end_s, log.group, log.level, strict=True
-        ):
+        for job, begin, end, group, level in zip(log.job, log.start_s, log.end_s, log.group, log.level, strict=True):
             if begin <= second < end:
                 free_nodes[parent[group]] -= int(log.jobs_table["nodes"][job])
                 running.append((int(job), float(tables[names[parent[group]]].power_w[job, level])))
@@ -170,6 +166,4 @@ def integrate_by_second(
         facilities.append(facility)
         co2_g += facility * intensity / 3.6e6
         cost += facility * float(price.at(second)) / 3.6e9
-    return Energies(
-        joules, np.array(it_w), np.array(facilities), co2_g, cost, job_it, job_facility, job_grams
-    )
+    return Energies(joules, np.array(it_w), np.array(facilities), co2_g, cost, job_it, job_facility, job_grams)

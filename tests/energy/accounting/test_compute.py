@@ -108,9 +108,7 @@ def test_weather_changes_during_a_job() -> None:
     weather_series = weather([0, 2.5 * HOUR, 3 * HOUR], [25, 45])  # COP 5, then 3
     accounts = account_energy(LOG, NODES, small_model(LinearCop()), weather=weather_series)
     assert accounts.facility_kwh == pytest.approx(0.07 * 1.2 + 0.15 * 1.2 + 0.05 * 4 / 3)
-    assert accounts.per_job()["facility_j"] == pytest.approx(
-        [72 * HOUR, 90 * HOUR * (1.5 * 1.2 + 0.5 * 4 / 3)]
-    )
+    assert accounts.per_job()["facility_j"] == pytest.approx([72 * HOUR, 90 * HOUR * (1.5 * 1.2 + 0.5 * 4 / 3)])
     assert accounts.peak_facility_s == 2.5 * HOUR
 
 
@@ -182,9 +180,7 @@ def test_only_the_horizon_counts() -> None:
 
 
 def test_power_in_bins() -> None:
-    accounts = account_energy(
-        LOG, NODES, small_model(), carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh")
-    )
+    accounts = account_energy(LOG, NODES, small_model(), carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh"))
     bins = accounts.power(2)
     assert bins.edge_s.tolist() == [0, 1.5 * HOUR, 3 * HOUR]
     assert bins.it_w == pytest.approx([80, 100])
@@ -266,14 +262,10 @@ def test_more_sleeping_nodes_never_use_more_energy(steps: list[tuple[int, int, i
 
     def energy_with(more: int) -> tuple[float, float]:
         states = [
-            (float(t), 0, 0, asleep + more * extra, 0)
-            for t, (_, asleep, extra) in zip(times, steps, strict=True)
+            (float(t), 0, 0, asleep + more * extra, 0) for t, (_, asleep, extra) in zip(times, steps, strict=True)
         ]
         accounts = account_energy(
-            execution_log(jobs, [(0, 0, 50)], states=states),
-            Cluster.from_nodes(6),
-            small_model(),
-            horizon=(0, 900),
+            execution_log(jobs, [(0, 0, 50)], states=states), Cluster.from_nodes(6), small_model(), horizon=(0, 900)
         )
         assert sum(accounts.by_state.values()) == pytest.approx(accounts.it_kwh, rel=1e-9)
         return accounts.by_state["idle"], accounts.it_kwh

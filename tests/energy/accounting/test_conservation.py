@@ -18,12 +18,7 @@ from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 from tests.energy.accounting.integrator import integrate_by_second, small_model
-from tests.oracle.conversion import (
-    DEPTHS,
-    cluster,
-    job_table,
-    power_controls_of,
-)
+from tests.oracle.conversion import DEPTHS, cluster, job_table, power_controls_of
 from tests.oracle.energy import NodeWatts, joules
 from tests.oracle.power_workloads import power_case
 from tests.oracle.workloads import Case, run_reference
@@ -85,9 +80,7 @@ def trials(whole: bool, count: int) -> list[Trial]:
         log, machine = simulated(case)
         if not len(log):
             continue
-        first = int(log.jobs_table["submit_s"].min()) - rng.randint(
-            -3, 9
-        )  # some horizons begin after the run
+        first = int(log.jobs_table["submit_s"].min()) - rng.randint(-3, 9)  # some horizons begin after the run
         horizon = (first, min(int(log.end_s.max()) + rng.randint(1, 9), first + LONGEST_S))
         if horizon[0] >= horizon[1]:
             continue
@@ -110,18 +103,9 @@ def trials(whole: bool, count: int) -> list[Trial]:
         price = steps(rng, horizon, -50, 300, "EUR/MWh")
         weather = Weather(steps(rng, horizon, -5, 38, "°C"), steps(rng, horizon, 10, 100, "%"))
         accounts = account_energy(
-            log,
-            machine,
-            model,
-            tables=tables,
-            horizon=horizon,
-            carbon=carbon,
-            price=price,
-            weather=weather,
+            log, machine, model, tables=tables, horizon=horizon, carbon=carbon, price=price, weather=weather
         )
-        trials_made.append(
-            Trial(case, log, machine, model, tables, horizon, carbon, price, weather, accounts)
-        )
+        trials_made.append(Trial(case, log, machine, model, tables, horizon, carbon, price, weather, accounts))
     return trials_made
 
 
@@ -165,14 +149,7 @@ def test_accounts_equal_the_reference_integrator(whole: list[Trial]) -> None:
     for trial in whole[:CASES]:
         accounts = trial.accounts
         integrated = integrate_by_second(
-            trial.log,
-            trial.machine,
-            trial.model,
-            trial.tables,
-            trial.horizon,
-            trial.carbon,
-            trial.price,
-            trial.weather,
+            trial.log, trial.machine, trial.model, trial.tables, trial.horizon, trial.carbon, trial.price, trial.weather
         )
         assert {k: v * 3.6e6 for k, v in accounts.by_state.items()} == pytest.approx(
             integrated.joules, rel=1e-9, abs=1e-9
@@ -183,9 +160,7 @@ def test_accounts_equal_the_reference_integrator(whole: list[Trial]) -> None:
         assert accounts.cost == pytest.approx(integrated.cost, rel=1e-9, abs=1e-9)
         assert accounts.peak_it_w == pytest.approx(integrated.it_w.max(), rel=1e-9, abs=1e-9)
         assert accounts.peak_facility_w == pytest.approx(integrated.facility_w.max(), rel=1e-9, abs=1e-9)
-        assert accounts.it_power.at(range(*trial.horizon)) == pytest.approx(
-            integrated.it_w, rel=1e-9, abs=1e-9
-        )
+        assert accounts.it_power.at(range(*trial.horizon)) == pytest.approx(integrated.it_w, rel=1e-9, abs=1e-9)
         per_job = accounts.per_job()
         np.testing.assert_allclose(per_job["it_j"], integrated.job_it_j, rtol=1e-9)
         np.testing.assert_allclose(per_job["facility_j"], integrated.job_facility_j, rtol=1e-9, atol=1e-9)
@@ -203,9 +178,7 @@ def test_accounts_equal_the_reference_simulator(whole: list[Trial]) -> None:
         )
         groups = [rates] * len(trial.machine.groups)
         reference = joules(trial.case, run_reference(trial.case), busy, groups, *trial.horizon)
-        accounted = {
-            name: joule * 3.6e6 for name, joule in trial.accounts.by_state.items() if name != "fixed"
-        }
+        accounted = {name: joule * 3.6e6 for name, joule in trial.accounts.by_state.items() if name != "fixed"}
         names = ("jobs", "idle", "shutting_down", "asleep", "waking")
         assert accounted == pytest.approx(dict(zip(names, reference[:5], strict=True)), rel=1e-9, abs=1e-9)
         np.testing.assert_allclose(trial.accounts.per_job()["it_j"], reference.per_job, rtol=1e-9)

@@ -18,13 +18,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import resolve
 from kilowait.series import Series
-from tests.energy.accounting.gpu_integrator import (
-    fast,
-    gpu_cluster,
-    gpu_log,
-    power_model,
-    slow,
-)
+from tests.energy.accounting.gpu_integrator import fast, gpu_cluster, gpu_log, power_model, slow
 
 J = 3.6e6
 
@@ -53,11 +47,7 @@ def sharing() -> tuple[JobTable, Any]:
 def test_two_jobs_share_a_gpu():
     _, log = sharing()
     accounts = account_energy(
-        log,
-        gpu_cluster(),
-        power_model(),
-        carbon=Series.constant(360, "g/kWh"),
-        price=Series.constant(36, "EUR/MWh"),
+        log, gpu_cluster(), power_model(), carbon=Series.constant(360, "g/kWh"), price=Series.constant(36, "EUR/MWh")
     )
     # Idle: 55 W a node. The first is attributed 0.5 * 10 + 0.2 * 35 = 12 W of that and adds 50 + 16 = 66 W; the second
     # 0.25 * 10 + 0.1 * 35 = 6 W and adds 0.1 * 100 + 0.1 * 0.5 * 80 = 14 W.
@@ -99,9 +89,7 @@ def test_an_idle_cluster_draws_its_idle_power():
         gpu_log(jobs, gpu_cluster(2, 1), []), gpu_cluster(2, 1), power_model(fast(), slow()), horizon=(0, 100)
     )
     assert accounts.it_power.value.tolist() == [125]
-    assert {state: kwh * J for state, kwh in accounts.by_state.items() if kwh} == pytest.approx(
-        {"idle": 12_500}
-    )
+    assert {state: kwh * J for state, kwh in accounts.by_state.items() if kwh} == pytest.approx({"idle": 12_500})
     assert accounts.per_job()["it_j"].tolist() == [0]
 
 
@@ -160,9 +148,7 @@ def test_whole_nodes_draw_the_same_as_on_a_batch_cluster():
         power_w=np.where(rng.random(n) < 0.3, 100.0 * nodes, np.nan),
     )
     group = {"name": "fast", "nodes": 4, "cores": 10, "gpus": 2, "gpu_type": "V100"}
-    gpu_nodes, batch_nodes = (
-        Cluster((NodeGroup(**group, node_level=node_level),)) for node_level in (True, False)
-    )
+    gpu_nodes, batch_nodes = (Cluster((NodeGroup(**group, node_level=node_level),)) for node_level in (True, False))
     gpu_run = run_gpu_simulation(jobs, gpu_nodes, resolve("fcfs"), GpuSettings())
     batch_run = kilowait.simulate(jobs, batch_nodes, policy="fcfs", backfill="none")
     power = power_model(fast(4, lossy=True))

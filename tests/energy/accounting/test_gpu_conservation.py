@@ -26,13 +26,7 @@ from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 from tests.energy.accounting.gpu_integrator import integrate_by_node
-from tests.oracle.gpu_conversion import (
-    cluster_of,
-    jobs_of,
-    rule_of,
-    settings_of,
-    speeds_of,
-)
+from tests.oracle.gpu_conversion import cluster_of, jobs_of, rule_of, settings_of, speeds_of
 from tests.oracle.gpu_workloads import gpu_case
 
 CASES = 150
@@ -54,17 +48,12 @@ def power_of(rng: Random, cluster: Cluster) -> PowerModel:
     groups = []
     for group in cluster.groups:
         idle, max_w = rng.uniform(0, 50), rng.uniform(50, 200)
-        parts = [
-            Component("CPU", "cpu", 1, idle, max_w),
-            Component("memory", "memory", 2, 3, rng.choice([3, 8])),
-        ]
+        parts = [Component("CPU", "cpu", 1, idle, max_w), Component("memory", "memory", 2, 3, rng.choice([3, 8]))]
         if group.gpus:
             parts.append(Component("GPU", "gpu", group.gpus, rng.uniform(5, 40), rng.uniform(100, 400)))
         losses = (AffineLoss("supply", 11.0, 0.93),) if rng.random() < 0.5 else ()
         switch = (FixedLoad("switch", 20.0, 2),) if rng.random() < 0.3 else ()
-        groups.append(
-            GroupPower(group.name, group.nodes, NodePower(tuple(parts)), Conversion(losses), fixed=switch)
-        )
+        groups.append(GroupPower(group.name, group.nodes, NodePower(tuple(parts)), Conversion(losses), fixed=switch))
     return PowerModel("random", tuple(groups), Facility(5.0, ConstantPue(1.2)))
 
 
@@ -78,13 +67,9 @@ def trials() -> list[Trial]:
         columns = {}
         for name, maximum in (("gpu_utilization", 1.0), ("cpu_utilization", 1.0), ("power_w", 500.0)):
             known = rng.choice([0.0, 0.0, 0.5, 1.0]) if name != "power_w" else rng.choice([0.0, 0.0, 0.3])
-            columns[name] = [
-                rng.uniform(0, maximum) if rng.random() < known else np.nan for _ in range(len(jobs))
-            ]
+            columns[name] = [rng.uniform(0, maximum) if rng.random() < known else np.nan for _ in range(len(jobs))]
         jobs = jobs.with_columns(**columns)
-        simulator = GpuSimulator(
-            jobs, cluster, settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case)
-        )
+        simulator = GpuSimulator(jobs, cluster, settings_of(case), policy=rule_of(case, jobs), speeds=speeds_of(case))
         simulator.run()
         log = simulator.log()
         if not len(log) or log.end_s.max() <= jobs["submit_s"].min():
@@ -129,10 +114,7 @@ def test_accounts_equal_the_node_by_node_integrator(trials):
             accounts.per_job()["it_j"], [integrated.jobs_j[job] for job in jobs], rtol=1e-9, atol=1e-6
         )
         np.testing.assert_allclose(
-            accounts.per_job()["held_idle_j"],
-            [integrated.held_idle_j[job] for job in jobs],
-            rtol=1e-9,
-            atol=1e-6,
+            accounts.per_job()["held_idle_j"], [integrated.held_idle_j[job] for job in jobs], rtol=1e-9, atol=1e-6
         )
 
 
@@ -154,9 +136,7 @@ def test_caps_never_raise_the_power(trials):
         rng = np.random.default_rng(number)
         caps, lower_caps = np.sort(rng.uniform(0.45, 1, (2, len(trial.log.jobs_table))), axis=0)[::-1]
         powers = [
-            account_energy(
-                trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap
-            ).it_power.value
+            account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap).it_power.value
             for cap in (None, np.ones(len(caps)), caps, lower_caps)
         ]
         assert (powers[0] == powers[1]).all()

@@ -11,9 +11,7 @@ from kilowait.energy.accounting.intervals import time_grid
 from kilowait.series import Series
 from tests.energy.accounting.integrator import execution_log, table
 
-segments = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(1, 1000)), min_size=1, max_size=12
-)
+segments = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(1, 1000)), min_size=1, max_size=12)
 
 
 def test_edges_are_the_events_within_the_horizon() -> None:

@@ -8,14 +8,7 @@ import pytest
 import kilowait
 from kilowait.cluster import Cluster, NodeGroup, PowerControls
 from kilowait.energy.accounting import account_energy, lower_bound_kwh
-from kilowait.energy.power import (
-    ConstantUtilization,
-    DvfsTable,
-    PowerModel,
-    best_level,
-    job_power_w,
-    level_tables,
-)
+from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, best_level, job_power_w, level_tables
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from tests.energy.accounting.integrator import execution_log, small_model, table
@@ -30,22 +23,16 @@ def levels(jobs: int = 1) -> DvfsTable:
 
 def test_dvfs_tables_must_fit_the_run() -> None:
     log = execution_log(ONE, [(0, 0, 10)], level=[1])
-    with pytest.raises(
-        InputError, match="DVFS state 1 on the group 'nodes', for which no DVFS table was given"
-    ):
+    with pytest.raises(InputError, match="DVFS state 1 on the group 'nodes', for which no DVFS table was given"):
         account_energy(log, NODES, small_model())
     with pytest.raises(InputError, match="has 2 rows and the job table 1; compute it from the same jobs"):
         account_energy(log, NODES, small_model(), tables={"nodes": levels(2)})
     with pytest.raises(UnknownNameError, match="group of a DVFS table 'node'; did you mean 'nodes'"):
         account_energy(log, NODES, small_model(), tables={"node": levels()})
     higher = execution_log(ONE, [(0, 0, 10)], level=[2])
-    with pytest.raises(
-        InputError, match=r"DVFS state 2 on the group 'nodes', for which the DVFS table has 2 state"
-    ):
+    with pytest.raises(InputError, match=r"DVFS state 2 on the group 'nodes', for which the DVFS table has 2 state"):
         account_energy(higher, NODES, small_model(), tables={"nodes": levels()})
-    assert account_energy(log, NODES, small_model(), tables={"nodes": levels()}).per_job()[
-        "it_j"
-    ].tolist() == [1500]
+    assert account_energy(log, NODES, small_model(), tables={"nodes": levels()}).per_job()["it_j"].tolist() == [1500]
 
 
 def test_group_without_a_table_runs_at_full_speed() -> None:
@@ -79,9 +66,7 @@ def test_jobs_on_shared_nodes_count_by_share_of_cores() -> None:
 def test_lower_bound_takes_the_cheapest_state_and_group() -> None:
     jobs = table(nodes=[1, 1], power_w=[200, 200])
     machine = Cluster((NodeGroup("g", 4), NodeGroup("h", 4)))
-    table_g = DvfsTable(
-        ("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 100.0], [200, 150.0]])
-    )
+    table_g = DvfsTable(("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 100.0], [200, 150.0]]))
     assert lower_bound_kwh(jobs, machine, small_model()) == pytest.approx(0.4)
     assert lower_bound_kwh(jobs, machine, small_model(), {"g": table_g}) == pytest.approx(0.12 + 0.2)
     with pytest.raises(UnknownNameError, match="group of a DVFS table"):

@@ -68,10 +68,7 @@ def test_memory_by_size():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: Component("CPU", "cpu", 1, -3, 5),
-            "idle_w of 'CPU' is -3; it must be a number of at least 0",
-        ),
+        (lambda: Component("CPU", "cpu", 1, -3, 5), "idle_w of 'CPU' is -3; it must be a number of at least 0"),
         (lambda: Component("CPU", "cpu", -1, 3, 5), "count of 'CPU' is -1"),
         (lambda: Component("CPU", "cpu", 1, 3, np.nan), "max_w of 'CPU' is nan"),
         (lambda: Component("CPU", "cpu", 1, 9, 5), "'CPU' draws 5 W at most but 9 W idle"),

@@ -48,9 +48,7 @@ def test_partially_used_fixed_load_draws_full_power():
 
 def test_efficiency_curve_interpolates_and_extrapolates():
     curve = EfficiencyCurve((0.2, 0.6), (0.8, 0.9), 1000)
-    assert curve.input_w([100, 200, 400, 600, 900]).tolist() == pytest.approx(
-        [125, 250, 400 / 0.85, 600 / 0.9, 1000]
-    )
+    assert curve.input_w([100, 200, 400, 600, 900]).tolist() == pytest.approx([125, 250, 400 / 0.85, 600 / 0.9, 1000])
 
 
 @given(st.floats(0, 2e6), st.floats(0, 2e6))

@@ -55,12 +55,8 @@ def test_beta_of_a_job_overrides_the_model():
 def test_gpu_caps_on_polaris():
     table = tables(jobs_of([2]), POLARIS)
     assert table.names == ("full", "GPUs 350 W", "GPUs 300 W", "GPUs 250 W", "GPUs 200 W")
-    assert (table.power_w[0] / 2).tolist() == pytest.approx(
-        [1919 - 4 * less for less in (0, 50, 100, 150, 200)]
-    )
-    assert table.factor[0].tolist() == pytest.approx(
-        CAP_CURVES["V100"].slowdown([1, 0.875, 0.75, 0.625, 0.5])
-    )
+    assert (table.power_w[0] / 2).tolist() == pytest.approx([1919 - 4 * less for less in (0, 50, 100, 150, 200)])
+    assert table.factor[0].tolist() == pytest.approx(CAP_CURVES["V100"].slowdown([1, 0.875, 0.75, 0.625, 0.5]))
 
 
 def test_caps_above_the_power_of_a_job_have_no_effect():
@@ -147,10 +143,7 @@ def test_no_jobs():
         (lambda: DvfsTable(("full",), np.ones((1, 2)), np.ones((1, 2))), "both must be"),
         (lambda: DvfsTable(("full",), np.full((1, 1), 1.5), np.ones((1, 1))), "DVFS state 0 is full speed"),
         (lambda: DvfsTable(("a", "b"), np.array([[1, 0.5]]), np.ones((1, 2))), "factor"),
-        (
-            lambda: best_level(DvfsTable(("full",), np.ones((1, 1)), np.ones((1, 1))), 0.5),
-            "most_slowdown is 0.5",
-        ),
+        (lambda: best_level(DvfsTable(("full",), np.ones((1, 1)), np.ones((1, 1))), 0.5), "most_slowdown is 0.5"),
     ],
 )
 def test_invalid_arguments(make, message):

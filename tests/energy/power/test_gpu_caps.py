@@ -9,12 +9,7 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
-from kilowait.energy.power import (
-    CAP_CURVES,
-    PowerModel,
-    cap_gpus,
-    energy_by_type,
-)
+from kilowait.energy.power import CAP_CURVES, PowerModel, cap_gpus, energy_by_type
 from kilowait.energy.power.partial_node import piece_power
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
@@ -22,24 +17,13 @@ from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import resolve
-from tests.energy.accounting.gpu_integrator import (
-    fast,
-    gpu_cluster,
-    power_model,
-    slow,
-)
+from tests.energy.accounting.gpu_integrator import fast, gpu_cluster, power_model, slow
 
 CLUSTER, MODEL = gpu_cluster(1, 1), power_model(fast(1), slow(1))
 
 
 def table(n: int = 1, **columns: object) -> JobTable:
-    defaults = {
-        "job_id": range(n),
-        "submit_s": [0] * n,
-        "runtime_s": [100] * n,
-        "nodes": [1] * n,
-        "gpus": [1] * n,
-    }
+    defaults = {"job_id": range(n), "submit_s": [0] * n, "runtime_s": [100] * n, "nodes": [1] * n, "gpus": [1] * n}
     return JobTable(**{**defaults, **columns})
 
 
@@ -49,9 +33,7 @@ def test_caps_above_the_power_of_a_gpu_have_no_effect():
     assert capped.speeds.speed[0, :3].tolist() == [1, 1, 1]
     assert capped.speeds.speed[0, 3] < 1
     group = gpu_cluster().groups[0]
-    uncapped_w, capped_w = (
-        piece_power(jobs, group, fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
-    )
+    uncapped_w, capped_w = (piece_power(jobs, group, fast(), None, cap).draw_w for cap in (None, capped.gpu_cap))
     assert (uncapped_w - capped_w).tolist() == pytest.approx([0, 0, 0, 18.5])
 
 
@@ -81,9 +63,7 @@ def test_fractional_gpus_get_their_share_of_the_cap():
     jobs = table(2, gpu_milli=[1000, 250])
     capped = cap_gpus(jobs, gpu_cluster(), power_model(), 0.5)
     assert capped.slowdown[0, 0] == capped.slowdown[0, 1] == pytest.approx(1.58)
-    power_w = [
-        piece_power(jobs, gpu_cluster().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)
-    ]
+    power_w = [piece_power(jobs, gpu_cluster().groups[0], fast(), None, cap).draw_w for cap in (None, capped.gpu_cap)]
     assert power_w[0] - power_w[1] == pytest.approx([55, 55 / 4])
 
 
@@ -133,27 +113,21 @@ def test_rows_are_the_node_types_of_the_run(name):
     assert np.isfinite(energy_j).all() and (energy_j > 0).all()
     if not cluster.queues:
         assert len(energy_j) == len(gpu_types(cluster))
-    log = run_gpu_simulation(
-        jobs, cluster, resolve("fcfs"), GpuSettings(gpu_type_order="given"), preference=energy_j
-    )
+    log = run_gpu_simulation(jobs, cluster, resolve("fcfs"), GpuSettings(gpu_type_order="given"), preference=energy_j)
     assert len(log) == 3
 
 
 def test_jobs_run_on_the_type_of_lowest_energy():
     jobs = table(2, cores=[2, 2])
     speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 0.6]})
-    preference = energy_by_type(
-        jobs, CLUSTER, MODEL, speeds
-    )  # 133 W against 60 / 0.4 = 150 and 60 / 0.6 = 100
-    log = run_gpu_simulation(
-        jobs, CLUSTER, resolve("fcfs"), GpuSettings(gpu_type_order="given"), speeds, preference
-    )
+    preference = energy_by_type(jobs, CLUSTER, MODEL, speeds)  # 133 W against 60 / 0.4 = 150 and 60 / 0.6 = 100
+    log = run_gpu_simulation(jobs, CLUSTER, resolve("fcfs"), GpuSettings(gpu_type_order="given"), speeds, preference)
     assert log.group[np.argsort(log.job)].tolist() == [0, 1]
 
 
 def test_speeds_must_cover_the_jobs_and_types():
     jobs = table()
-    with pytest.raises(InputError, match="not known"):
+    with pytest.raises(InputError, match="is unknown"):
         energy_by_type(jobs, CLUSTER, MODEL, constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0}))
     with pytest.raises(InputError, match="speeds of 2 jobs were given for 1"):
         energy_by_type(jobs, CLUSTER, MODEL, constant_speeds(table(2), gpu_types(CLUSTER), 1.0))

@@ -7,13 +7,7 @@ import re
 import pytest
 
 from kilowait.cluster.presets import PRESETS
-from kilowait.energy.power import (
-    ConstantPue,
-    Economiser,
-    PowerModel,
-    description_rows,
-    power_breakdown,
-)
+from kilowait.energy.power import ConstantPue, Economiser, PowerModel, description_rows, power_breakdown
 from kilowait.energy.power.model import _PRESETS
 from kilowait.errors import InputError, UnknownNameError
 
@@ -259,24 +253,8 @@ def test_breakdown_of_a_complete_file(tmp_path):
         breakdown["full"]["facility_w"], rel=1e-12
     )
     names = [part["name"] for part in breakdown["parts"]]
-    assert names == [
-        "CPU",
-        "DDR5",
-        "switch",
-        "PSU losses",
-        "supply losses",
-        "fixed overhead",
-        "cooling and the rest",
-    ]
-    assert [part["estimate"] for part in breakdown["parts"]] == [
-        False,
-        True,
-        False,
-        False,
-        False,
-        False,
-        False,
-    ]
+    assert names == ["CPU", "DDR5", "switch", "PSU losses", "supply losses", "fixed overhead", "cooling and the rest"]
+    assert [part["estimate"] for part in breakdown["parts"]] == [False, True, False, False, False, False, False]
     assert breakdown["estimates"] == 1
     assert breakdown["levels"]["cpu"][1]["speed"] == 0.5
 

@@ -38,10 +38,7 @@ def test_constant_utilization():
 def test_measured_power_overrides_columns_and_profile():
     nan = np.nan
     jobs = jobs_of(
-        [1, 1, 1, 1],
-        power_w=[500, nan, nan, nan],
-        cpu_utilization=[1, 1, nan, nan],
-        gpu_utilization=[1, nan, 1, nan],
+        [1, 1, 1, 1], power_w=[500, nan, nan, nan], cpu_utilization=[1, 1, nan, nan], gpu_utilization=[1, nan, 1, nan]
     )
     assert job_power_w(jobs, POLARIS, ConstantUtilization(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
     assert power_sources(jobs) == {"measured": 1, "columns": 2, "utilization": 1}

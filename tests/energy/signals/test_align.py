@@ -22,9 +22,7 @@ HOUR = 3600.0
 NODES = Cluster.from_nodes(1)
 JOBS = table(nodes=[1], power_w=[100], submit_s=[600], runtime_s=[2 * HOUR])
 SEGMENT = [(0, 600.0, 600 + 2 * HOUR)]
-CARBON = Series(
-    NEW_YEAR + HOUR * np.arange(4), [100, 200, 300], "g/kWh", {"name": "carbon intensity"}, unix_zero_s=0.0
-)
+CARBON = Series(NEW_YEAR + HOUR * np.arange(4), [100, 200, 300], "g/kWh", {"name": "carbon intensity"}, unix_zero_s=0.0)
 
 
 def dated(unix_start_s: float, **meta: str) -> JobTable:
@@ -34,15 +32,11 @@ def dated(unix_start_s: float, **meta: str) -> JobTable:
 
 def test_dated_log_uses_the_matching_hours() -> None:
     # The job runs from half past midnight to half past two.
-    accounts = account_energy(
-        execution_log(dated(NEW_YEAR + 1200), SEGMENT), NODES, small_model(), carbon=CARBON
-    )
+    accounts = account_energy(execution_log(dated(NEW_YEAR + 1200), SEGMENT), NODES, small_model(), carbon=CARBON)
     assert accounts.co2_kg == pytest.approx(0.15 * (0.5 * 100 + 200 + 0.5 * 300) / 1e3)
     hours = accounts.hourly()  # full hours UTC
     assert (hours.edge_s + 1200).tolist() == [1800, 3600, 7200, 9000]
-    assert accounts.signals["carbon"].startswith(
-        "carbon intensity, 2022-01-01 00:00 UTC to 2022-01-01 03:00 UTC"
-    )
+    assert accounts.signals["carbon"].startswith("carbon intensity, 2022-01-01 00:00 UTC to 2022-01-01 03:00 UTC")
     assert accounts.it_power.moment(600) == "2022-01-01 00:30 UTC"
 
 
@@ -92,9 +86,7 @@ def test_missing_span_of_a_short_series_is_named() -> None:
     with pytest.raises(InputError, match="missing 2022-01-01 03:00 UTC"):
         account_energy(late_log, NODES, small_model(LinearCop()), weather=Weather(celsius, celsius))
     with pytest.raises(InputError, match="missing 7200 s to 7800 s"):
-        account_energy(
-            execution_log(JOBS, SEGMENT), NODES, small_model(), carbon=Series([0, 7200], [1], "g/kWh")
-        )
+        account_energy(execution_log(JOBS, SEGMENT), NODES, small_model(), carbon=Series([0, 7200], [1], "g/kWh"))
 
 
 def test_repeat_signals_repeats_by_whole_weeks() -> None:
@@ -160,8 +152,7 @@ def test_cooling_models_that_need_the_weather() -> None:
 def test_assumed_time_zone_is_noted() -> None:
     log = execution_log(dated(NEW_YEAR, time_zone="UTC (assumed)"), SEGMENT)
     assert (
-        account_energy(log, NODES, small_model(), carbon=CARBON).notes[-1]
-        == "times of the log taken as UTC (assumed)"
+        account_energy(log, NODES, small_model(), carbon=CARBON).notes[-1] == "times of the log taken as UTC (assumed)"
     )
     assert "assumed)" not in account_energy(log, NODES, small_model()).notes[-1]
 

@@ -64,9 +64,7 @@ def test_electricity_maps_has_both_scopes(write_file):
 def test_electricity_maps_with_other_column_names(write_file):
     text = MAPS.replace("(LCA)", "(Life cycle)").replace("Low Carbon Percentage", "CFE%")
     assert read_carbon(write_file(text)).value.tolist() == [90, 110]
-    with pytest.raises(
-        InputError, match="the file has no column of direct carbon intensity; it has Datetime"
-    ):
+    with pytest.raises(InputError, match="the file has no column of direct carbon intensity; it has Datetime"):
         read_carbon(write_file(text.replace("(direct)", "")), carbon_scope="direct")
 
 
@@ -162,9 +160,7 @@ def test_carbon_aware_sdk_responses_and_locations(write_file):
     with pytest.raises(InputError, match=r"mixes 2 locations \(eastus, westus\); give location="):
         read_carbon(write_file(rows, "sdk.json"))
     assert read_carbon(write_file(rows, "sdk.json"), location="westus").value.tolist() == [99]
-    small = [
-        {key.lower(): value for key, value in sdk_row("2022-01-01T00:00Z", 5, duration="00:05:00").items()}
-    ]
+    small = [{key.lower(): value for key, value in sdk_row("2022-01-01T00:00Z", 5, duration="00:05:00").items()}]
     assert read_carbon(write_file(small, "sdk.json")).edge_s.tolist() == [NEW_YEAR, NEW_YEAR + 300]
     with pytest.raises(InputError, match="the duration 'long' is invalid; it must be HH:MM"):
         read_carbon(write_file([sdk_row("2022-01-01T00:00Z", 10, duration="long")], "sdk.json"))
@@ -177,21 +173,13 @@ def maps_row(hour, value, **extra):
 
 
 def test_electricity_maps_api(write_file):
-    rows = [
-        maps_row(0, 300, isEstimated=True),
-        maps_row(1, None),
-        maps_row(2, 200, emissionFactorType="direct"),
-    ]
+    rows = [maps_row(0, 300, isEstimated=True), maps_row(1, None), maps_row(2, 200, emissionFactorType="direct")]
     series = read_carbon(write_file({"zone": "DE", "history": rows}, "em.json"))
     assert series.value.tolist() == [300.0, 200.0] and series.edge_s[1] - series.edge_s[0] == 7200
     assert series.meta["location"] == "DE" and series.meta["format"] == "electricity-maps-api"
     assert (series.meta["kind"], series.meta["scope"], series.meta["estimated"]) == ("average", "direct", 1)
-    plain = [
-        {key: row[key] for key in ("carbonIntensity", "datetime")} for row in (maps_row(0, 1), maps_row(1, 2))
-    ]
-    series = read_carbon(
-        write_file({"zone": "FR", "temporalGranularity": "hourly", "data": plain}, "em.json")
-    )
+    plain = [{key: row[key] for key in ("carbonIntensity", "datetime")} for row in (maps_row(0, 1), maps_row(1, 2))]
+    series = read_carbon(write_file({"zone": "FR", "temporalGranularity": "hourly", "data": plain}, "em.json"))
     assert series.meta["location"] == "FR" and series.meta["scope"] == "life-cycle"
 
 
@@ -219,15 +207,11 @@ def test_watttime_pounds(write_file):
     assert series.value.tolist() == [453.59237] * 2 and series.unit == "g/kWh"
     assert (series.meta["location"], series.meta["kind"]) == ("CAISO_NORTH", "marginal")
     assert read_carbon(write_file(watttime(), "w.json"), unit="lb/MWh").value.tolist() == [453.59237] * 2
-    with pytest.raises(
-        InputError, match=r"cannot read w.json: the file names no unit; give it, such as unit="
-    ):
+    with pytest.raises(InputError, match=r"cannot read w.json: the file names no unit; give it, such as unit="):
         read_carbon(write_file(watttime(), "w.json"))
     with pytest.raises(InputError, match=r"mixed units: the file is in lb/MWh, but unit='g/kWh' was given"):
         read_carbon(write_file(watttime("lbs_co2_per_mwh"), "w.json"), unit="g/kWh")
-    with pytest.raises(
-        InputError, match="unknown unit of carbon intensity 'percent'; known are g, kg, t and lb"
-    ):
+    with pytest.raises(InputError, match="unknown unit of carbon intensity 'percent'; known are g, kg, t and lb"):
         read_carbon(write_file(watttime("percent"), "w.json"))
 
 
@@ -273,27 +257,11 @@ def test_marginal_by_name(write_file):
     ("text", "options", "message"),
     [
         ("time,value\n0,1\n60,2\n", {}, "the file names no unit"),
-        (
-            "time,value,unit\n0,1,g/kWh\n60,2,lb/MWh\n",
-            {},
-            r"mixes 2 units \(g/kWh, lb/MWh\); convert them to one",
-        ),
-        (
-            "time,g/kWh\n0,1\n60,2\n",
-            {"unit": "lb/MWh"},
-            "mixed units: the file is in g/kWh, but unit='lb/MWh'",
-        ),
+        ("time,value,unit\n0,1,g/kWh\n60,2,lb/MWh\n", {}, r"mixes 2 units \(g/kWh, lb/MWh\); convert them to one"),
+        ("time,g/kWh\n0,1\n60,2\n", {"unit": "lb/MWh"}, "mixed units: the file is in g/kWh, but unit='lb/MWh'"),
         ("time,x\n0,1\n60,2\n", {"unit": "stones"}, "unknown unit of carbon intensity 'stones'"),
-        (
-            "time,g/kWh\n0,1\n60,-2\n",
-            {},
-            r"negative 1 time\(s\), first -2 g/kWh at 1970-01-01 00:01 UTC; correct",
-        ),
-        (
-            "time,g/kWh\n2022-01-01 00:00,1\n",
-            {},
-            r"does not state the time zone of its times \('2022-01-01 00:00'\)",
-        ),
+        ("time,g/kWh\n0,1\n60,-2\n", {}, r"negative 1 time\(s\), first -2 g/kWh at 1970-01-01 00:01 UTC; correct"),
+        ("time,g/kWh\n2022-01-01 00:00,1\n", {}, r"does not state the time zone of its times \('2022-01-01 00:00'\)"),
         ("time,g/kWh\n0,1\n60,abc\n", {}, "line 3, 'g/kWh': 'abc' is not a number; write"),
         ("time,a,b\n0,x,\n60,y,\n", {"unit": "g/kWh"}, r"0 columns could be the value \(none\); name them"),
         ("time,g/kWh\nsoon,1\n", {}, "line 2: 'soon' is not a time; write"),

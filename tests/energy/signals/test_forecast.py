@@ -22,9 +22,7 @@ def hourly(values, start=0.0, zero=0.0):
 
 def waves(days, seed=0):
     hours = np.arange(24 * days)
-    return hourly(
-        200 + 80 * np.sin(hours / 24 * 2 * np.pi) + np.random.default_rng(seed).normal(0, 20, len(hours))
-    )
+    return hourly(200 + 80 * np.sin(hours / 24 * 2 * np.pi) + np.random.default_rng(seed).normal(0, 20, len(hours)))
 
 
 KINDS = {
@@ -167,9 +165,7 @@ def test_matrix_in_blocks():
     at = np.random.default_rng(0).uniform(0, 38 * DAY, 30_000)
     matrix = issued.matrix(at, np.arange(25) * HOUR)
     for row in (0, 12_345, 29_999):
-        np.testing.assert_allclose(
-            matrix[row : row + 1], issued.matrix(at[row : row + 1], np.arange(25) * HOUR)
-        )
+        np.testing.assert_allclose(matrix[row : row + 1], issued.matrix(at[row : row + 1], np.arange(25) * HOUR))
     assert issued.matrix([], [0, 1]).shape == (0, 1)
 
 
@@ -201,22 +197,15 @@ def test_forecast_file(tmp_path):
     issued = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS)
     assert issued.horizon_s == DAY  # the horizon of the first issue when the second is issued
     first = issued.issued(NEW_YEAR + 600)
-    assert (first.unit, first.value[0]) == (
-        "g/kWh",
-        pytest.approx(103 * 0.45359237),
-    )  # from the time of issue on
+    assert (first.unit, first.value[0]) == ("g/kWh", pytest.approx(103 * 0.45359237))  # from the time of issue on
     assert float(issued.issued(NEW_YEAR + DAY - 1).at(NEW_YEAR + DAY)) == pytest.approx(124 * 0.45359237)
-    assert float(issued.issued(NEW_YEAR + DAY).at(NEW_YEAR + DAY + 4 * HOUR)) == pytest.approx(
-        204 * 0.45359237
-    )
+    assert float(issued.issued(NEW_YEAR + DAY).at(NEW_YEAR + DAY + 4 * HOUR)) == pytest.approx(204 * 0.45359237)
     assert issued.describe() == "forecasts of forecasts.csv (2 issues)"
     on_log = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS, unix_start_s=NEW_YEAR)
     assert on_log.issued(600).value.tolist() == first.value.tolist()
     matrix = on_log.matrix([DAY, 600.0], [0, HOUR, 4 * HOUR])
     assert matrix[1].tolist() == on_log.issued(600).mean([600, 4200], [4200, 15000]).tolist()
-    with pytest.raises(
-        InputError, match=r"no forecast of forecasts.csv was issued by 2021-12-31 23:00 UTC; the first"
-    ):
+    with pytest.raises(InputError, match=r"no forecast of forecasts.csv was issued by 2021-12-31 23:00 UTC; the first"):
         on_log.issued(-HOUR)
     with pytest.raises(InputError, match=r"and a forecast issued at 2022-01-02 00:00 UTC needs it from"):
         on_log.issued(2.5 * DAY)
@@ -228,21 +217,9 @@ def test_forecast_file(tmp_path):
         (FORECAST_FILE, {}, "there is no column 'issue_time'; the file has issued, target"),
         (FORECAST_FILE, {"columns": {**COLUMNS, "x": "y"}}, "columns has the keys"),
         (FORECAST_FILE, {"columns": COLUMNS, "unit": "g/kWh"}, "mixed units: the file is in lb/MWh"),
-        (
-            FORECAST_FILE.replace("lb/MWh", "?"),
-            {"columns": {**COLUMNS, "value": "CI ?"}},
-            "the file names no unit",
-        ),
-        (
-            "issue_time,target_time,value\n7200,0,1\n7200,3600,1\n",
-            {"unit": "g/kWh"},
-            "has no later target time",
-        ),
-        (
-            "issue_time,target_time,value\n0,0,1\n0,10,1\n99,99,1\n99,109,2",
-            {"unit": "g/kWh"},
-            "ends before the next",
-        ),
+        (FORECAST_FILE.replace("lb/MWh", "?"), {"columns": {**COLUMNS, "value": "CI ?"}}, "the file names no unit"),
+        ("issue_time,target_time,value\n7200,0,1\n7200,3600,1\n", {"unit": "g/kWh"}, "has no later target time"),
+        ("issue_time,target_time,value\n0,0,1\n0,10,1\n99,99,1\n99,109,2", {"unit": "g/kWh"}, "ends before the next"),
         ("issue_time,target_time,value\n0,0,1\n", {"unit": "parsec"}, "unknown unit 'parsec'"),
     ],
 )

@@ -28,8 +28,7 @@ keys = ["data", "from", "to", "intensity", "actual", "forecast", "Time", "Rating
         "value", "meta", "units", "hourly", "time", "temperature_2m", "relative_humidity_2m", "utc_offset_seconds",
         "hourly_units", "regions"]  # fmt: skip
 documents = st.recursive(
-    leaf,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(keys), inner, max_size=6),
+    leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(keys), inner, max_size=6)
 )
 READERS = [
     lambda path: read_carbon(path, zone="Europe/Berlin"),
@@ -79,8 +78,7 @@ def test_epw_with_a_strange_row(path, row, offset):
 
 
 @given(
-    data=st.binary(max_size=60),
-    magic=st.sampled_from([b"", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"]),
+    data=st.binary(max_size=60), magic=st.sampled_from([b"", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"])
 )
 def test_bytes(path, data, magic):
     path.write_bytes(magic + data)

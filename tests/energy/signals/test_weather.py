@@ -64,15 +64,11 @@ def test_open_meteo_in_unix_time_is_utc(write_file):
         (open_meteo(hourly={"time": []}), "no hourly temperature_2m; the file has time"),
         (open_meteo(hourly_units={"temperature_2m": "°F"}), "temperature_2m is in °F, not °C"),
         (
-            open_meteo(
-                hourly={"time": ["2022-01-01"], "temperature_2m": ["warm"], "relative_humidity_2m": [1]}
-            ),
+            open_meteo(hourly={"time": ["2022-01-01"], "temperature_2m": ["warm"], "relative_humidity_2m": [1]}),
             "temperature_2m: 'warm' is not a number; correct",
         ),
         (
-            open_meteo(
-                hourly={"time": ["2022-01-01T00:00"], "temperature_2m": [1], "relative_humidity_2m": [-4]}
-            ),
+            open_meteo(hourly={"time": ["2022-01-01T00:00"], "temperature_2m": [1], "relative_humidity_2m": [-4]}),
             "relative humidity of -4 %",
         ),
         ("time,temperature\n", "neither Open-Meteo JSON nor EPW"),
@@ -112,10 +108,7 @@ def test_epw_typical_year_is_mapped_to_one_year(write_file):
 
 
 def test_epw_missing_values_are_gaps(write_file):
-    rows = [
-        epw_row(2022, 1, 1, hour, 99.9 if hour == 3 else hour, 999 if hour == 4 else 50)
-        for hour in range(1, 7)
-    ]
+    rows = [epw_row(2022, 1, 1, hour, 99.9 if hour == 3 else hour, 999 if hour == 4 else 50) for hour in range(1, 7)]
     weather = read_weather(write_file(epw(rows, "0")))
     assert float(weather.temperature.at(NEW_YEAR + 2.5 * 3600)) == 2
     assert float(weather.humidity.at(NEW_YEAR + 3.5 * 3600)) == 50
@@ -197,8 +190,7 @@ def test_real_open_meteo(data_dir, name):
     assert (weather.wet_bulb.value <= weather.temperature.value).all()
     noon = {"GB": 14, "DE": 13, "CA": 19, "US": 21}[name[:2]]  # warmest UTC hour, about
     by_hour = [
-        weather.temperature.value[weather.temperature.edge_s[:-1] // 3600 % 24 == hour].mean()
-        for hour in range(24)
+        weather.temperature.value[weather.temperature.edge_s[:-1] // 3600 % 24 == hour].mean() for hour in range(24)
     ]
     assert abs(int(np.argmax(by_hour)) - noon) <= 2
 

@@ -29,9 +29,7 @@ def where(placement, machine, gpus, **columns):
         runtime_s=[10] * n,
         **{"nodes": [1] * n, "gpus": gpus, "cores": [1] * n, **columns},
     )
-    log = kw.simulate(
-        jobs, machine, settings=GpuSettings(placement=placement, interference=None), gpu_speeds="none"
-    )
+    log = kw.simulate(jobs, machine, settings=GpuSettings(placement=placement, interference=None), gpu_speeds="none")
     assert (log.start_s == 0).all()
     first = np.searchsorted(log.pieces.segment, np.arange(len(log)))
     place = np.empty(n, int)
@@ -64,10 +62,7 @@ def test_random_placement_depends_on_the_seed():
     jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
     drawn = [
         kw.simulate(
-            jobs,
-            cluster(8, 8, 8, 8, 8),
-            settings=GpuSettings(placement="random", seed=seed),
-            gpu_speeds="none",
+            jobs, cluster(8, 8, 8, 8, 8), settings=GpuSettings(placement="random", seed=seed), gpu_speeds="none"
         ).pieces.node
         for seed in (1, 1, 2)
     ]
@@ -112,8 +107,7 @@ def test_capacity_accounts_for_free_cores():
     0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
     machine = Cluster(
         groups=tuple(
-            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", node_level=True)
-            for cores in (10, 40)
+            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", node_level=True) for cores in (10, 40)
         )
     )
     assert where("capacity", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]

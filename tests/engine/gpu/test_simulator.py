@@ -51,9 +51,7 @@ def ends(log):
 
 def test_jobs_share_a_gpu_until_it_is_full():
     jobs = table([10, 10, 10], gpus=[1, 1, 1], gpu_milli=[600, 400, 600])
-    log = kw.simulate(
-        jobs, nodes(("a", 1, 1, "V100")), settings=GpuSettings(interference=None), gpu_speeds="none"
-    )
+    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")), settings=GpuSettings(interference=None), gpu_speeds="none")
     assert starts(log) == [0, 0, 10]
 
 
@@ -109,11 +107,7 @@ def test_gpu_types_by_preference():
     cluster = nodes(("a", 1, 1, "K80"), ("b", 1, 1, "V100"))
     wish = np.array([[2.0], [1.0]])
     log = kw.simulate(
-        table([10], gpus=[1]),
-        cluster,
-        settings=GpuSettings(gpu_type_order="given"),
-        preference=wish,
-        gpu_speeds="none",
+        table([10], gpus=[1]), cluster, settings=GpuSettings(gpu_type_order="given"), preference=wish, gpu_speeds="none"
     )
     assert log.group.tolist() == [1]
 
@@ -135,18 +129,12 @@ def test_jobs_use_only_allowed_types_and_queues():
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_s", "lost", "end"),
-    [(0, 0, 15), (3, 1, 16), (math.inf, 4, 19)],
-    ids=["at once", "every 3", "never"],
+    ("checkpoint_s", "lost", "end"), [(0, 0, 15), (3, 1, 16), (math.inf, 4, 19)], ids=["at once", "every 3", "never"]
 )
 def test_preempted_job_loses_work_since_its_checkpoint(checkpoint_s, lost, end):
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
     log = kw.simulate(
-        jobs,
-        ONE,
-        "priority",
-        settings=GpuSettings(preempt=True, checkpoint_s=checkpoint_s),
-        gpu_speeds="none",
+        jobs, ONE, "priority", settings=GpuSettings(preempt=True, checkpoint_s=checkpoint_s), gpu_speeds="none"
     )
     assert ends(log) == [end, 9]
     assert log.pieces.lost_s.tolist() == [lost, 0, 0] and log.outcome[0] == Outcome.PREEMPTED
@@ -204,9 +192,7 @@ def test_external_scheduler_steps_through_a_run():
 
 def test_buffers_grow_during_a_run():
     jobs = table([1300, 1300], gpus=[2, 2])
-    log = kw.simulate(
-        jobs, ONE, "las", settings=GpuSettings(preempt=True, round_interval_s=1), gpu_speeds="none"
-    )
+    log = kw.simulate(jobs, ONE, "las", settings=GpuSettings(preempt=True, round_interval_s=1), gpu_speeds="none")
     assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(2600)
 
 
@@ -240,10 +226,7 @@ def test_memory_counts_to_the_byte():
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (
-            {"gpu_milli": [500], "gpus": [2]},
-            "gpu_milli 500 with 2 GPUs; a share of a GPU needs gpus 1",
-        ),
+        ({"gpu_milli": [500], "gpus": [2]}, "gpu_milli 500 with 2 GPUs; a share of a GPU needs gpus 1"),
         ({"nodes": [2], "gpus": [3]}, "3 GPUs on 2 nodes; give a multiple"),
     ],
 )
@@ -260,10 +243,7 @@ def test_unsupported_inputs_of_node_level_clusters():
         kw.simulate(jobs, ONE, schedule_per="event", backfill="none", gpu_speeds="none")
     with pytest.raises(InputError, match="the jobs request no cores, memory or GPUs"):
         kw.simulate(
-            kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]),
-            ONE,
-            backfill="none",
-            gpu_speeds="none",
+            kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ONE, backfill="none", gpu_speeds="none"
         )
     with pytest.raises(InputError, match="some jobs depend on others"):
         kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE, backfill="none", gpu_speeds="none")

@@ -44,18 +44,12 @@ def test_policy_run_through_env_matches_engine_log(seed, types, placement):
     run_window(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], first)
     assert same_segments(
         log_of(vec, window_speeds),
-        kw.simulate(
-            window, machine(), "sjf", "skip", settings=gpu_settings, speeds=window_speeds, gpu_speeds="none"
-        ),
+        kw.simulate(window, machine(), "sjf", "skip", settings=gpu_settings, speeds=window_speeds, gpu_speeds="none"),
     )
-    run_window(
-        vec, lambda job_state, numbers: job_state["estimate_s"][numbers] - job_state["done"][numbers], first
-    )
+    run_window(vec, lambda job_state, numbers: job_state["estimate_s"][numbers] - job_state["done"][numbers], first)
     assert same_segments(
         log_of(vec, window_speeds),
-        kw.simulate(
-            window, machine(), "srtf", "skip", settings=gpu_settings, speeds=window_speeds, gpu_speeds="none"
-        ),
+        kw.simulate(window, machine(), "srtf", "skip", settings=gpu_settings, speeds=window_speeds, gpu_speeds="none"),
     )
 
 
@@ -80,9 +74,7 @@ def test_scheduling_rounds():
     )
 
 
-@pytest.mark.parametrize(
-    "costs", [{}, {"checkpoint_write_s": 11.0, "checkpoint_load_s": 5.0, "checkpoint_s": 60.0}]
-)
+@pytest.mark.parametrize("costs", [{}, {"checkpoint_write_s": 11.0, "checkpoint_load_s": 5.0, "checkpoint_s": 60.0}])
 def test_migration_after_a_pass_matches_the_engine(costs):
     jobs = crowded(60, 6)
     speeds = speeds_of(jobs, 6)
@@ -146,9 +138,7 @@ def test_return_equals_episode_metric(arguments):
         assert terms == pytest.approx(metrics_of_log(log, window_speeds, sla_s=300.0))
         assert total == pytest.approx(-terms @ vec.reward.vector())
         assert infos["episode"]["terms"][0] == pytest.approx(terms)
-        assert (
-            infos["episode"]["metric"][0] == pytest.approx(-infos["episode"]["r"][0]) == pytest.approx(-total)
-        )
+        assert infos["episode"]["metric"][0] == pytest.approx(-infos["episode"]["r"][0]) == pytest.approx(-total)
         if arguments.get("gpu_settings") is COSTLY:
             assert terms[list(TERMS).index("lost")] > 0
         if speeds is None and "preempt" not in arguments:
@@ -188,15 +178,11 @@ def shared_slowdown(log):
 def truncated_episode(mode):
     """An episode truncated at its horizon: the environment, last observation and info, and the sum of its terms."""
     weights = dict.fromkeys(TERMS, 1.0)
-    vec = gpu_env(
-        crowded(150, 8), horizon_s=700.0, reward=weights, sla_s=200.0, autoreset_mode=mode, queue_window=16
-    )
+    vec = gpu_env(crowded(150, 8), horizon_s=700.0, reward=weights, sla_s=200.0, autoreset_mode=mode, queue_window=16)
     observation, _ = vec.reset(options={"first": 20})
     random, over, terms = np.random.default_rng(3), False, 0.0
     while not over:
-        observation, _, ended, cut, infos = vec.step(
-            np.array([random.choice(np.flatnonzero(observation["mask"][0]))])
-        )
+        observation, _, ended, cut, infos = vec.step(np.array([random.choice(np.flatnonzero(observation["mask"][0]))]))
         terms, over = terms + infos["terms"][0], bool(cut[0])
         assert not ended[0]
     return vec, observation, infos, terms
@@ -206,16 +192,14 @@ def test_truncated_episode_counts_costs_so_far():
     vec, observation, _, terms = truncated_episode(AutoresetMode.DISABLED)
     state, job_state = state_of(vec), state_of(vec).job_state
     now = float(state.clock["now"][0])
-    assert (
-        now == vec.jobs["submit_s"][20] + 700 and not observation["mask"].any() and observation["jobs"].any()
-    )
+    assert now == vec.jobs["submit_s"][20] + 700 and not observation["mask"].any() and observation["jobs"].any()
     age = np.where(job_state["arrival_s"] <= now, now - job_state["arrival_s"], 0.0)
     ended_copies, holds = job_state["status"] == 4, np.isin(job_state["status"], (2, 3))
     age[ended_copies] = (state.segments["end_s"][job_state["segment"]] - job_state["arrival_s"])[ended_copies]
     held = job_state["attained_s"] + np.where(holds, now - job_state["start_s"], 0.0)
     assert holds.any() and ended_copies.any() and (job_state["status"] == 0).any()
     assert terms[:2] == pytest.approx([age.mean() / 3600, (age - held).mean() / 3600])
-    assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.seen["gpu_share"]) / 3600])
+    assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.jobs["gpu_share"]) / 3600])
     _, first_observation, infos, same_terms = truncated_episode(AutoresetMode.SAME_STEP)
     last = infos["final_obs"]
     assert all(np.array_equal(last[name], observation[name]) for name in observation)
@@ -226,19 +210,11 @@ def test_horizon_after_the_end_has_no_effect():
     assert run_random_episode(gpu_env(horizon_s=1e7))[0] == pytest.approx(run_random_episode(gpu_env())[0])
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"hold": True}, {"preempt": True, "gpu_settings": COSTLY, "victims": 4}]
-)
+@pytest.mark.parametrize("arguments", [{"hold": True}, {"preempt": True, "gpu_settings": COSTLY, "victims": 4}])
 def test_vectorized_copies_match_single_environments(arguments):
     jobs = crowded(200, 1)
     many = gpu_env(
-        jobs,
-        copies=6,
-        threads=2,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        queue_window=12,
-        episode_jobs=40,
-        **arguments,
+        jobs, copies=6, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, queue_window=12, episode_jobs=40, **arguments
     )
     first = np.array([0, 11, 80, 110, 159, 160])
     observation, _ = many.reset(options={"first": first})
@@ -329,18 +305,14 @@ def test_hold_advances_time_and_every_episode_ends():
     while not over:
         mask = vec.action_masks()[0]
         held += int(mask[-1])
-        over = bool(
-            vec.step(np.array([vec.observation_spec.actions - 1 if mask[-1] else int(mask.argmax())]))[2][0]
-        )
+        over = bool(vec.step(np.array([vec.observation_spec.actions - 1 if mask[-1] else int(mask.argmax())]))[2][0])
     assert held > 30
     assert (log_of(vec).job_outcome == 1).all()
 
 
 def test_preemption_is_limited_and_not_in_the_instant_of_the_start():
     vec = gpu_env(
-        preempt=True,
-        max_preemptions=2,
-        gpu_settings=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0),
+        preempt=True, max_preemptions=2, gpu_settings=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0)
     )
     vec.reset(seed=0)
     over = False

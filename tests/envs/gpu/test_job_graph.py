@@ -19,9 +19,7 @@ USER, COMPETE, NEAR = 1, 2, 4
 
 def owned(jobs):
     random = np.random.default_rng(9)
-    return jobs.with_columns(
-        user=random.integers(-1, 4, len(jobs)), account=random.integers(-1, 6, len(jobs))
-    )
+    return jobs.with_columns(user=random.integers(-1, 4, len(jobs)), account=random.integers(-1, 6, len(jobs)))
 
 
 def expected(vec, copy=0):
@@ -51,9 +49,7 @@ def expected(vec, copy=0):
             both = may & may2
             short = wants[0] + wants2[0] > gpu_milli[both].sum() or wants[1] + wants2[1] > cpu[both].sum()
             related = any(x >= 0 and x == y for x, y in zip(owner, owner2, strict=True))
-            found[i, j] = (
-                USER * related + COMPETE * (both.any() and short) + NEAR * (abs(came - came2) <= 600)
-            )
+            found[i, j] = USER * related + COMPETE * (both.any() and short) + NEAR * (abs(came - came2) <= 600)
     return found
 
 
@@ -75,9 +71,7 @@ def test_edges_of_a_known_queue():
     for action in (0, 0):  # the first two start, on A100 and T4
         observation, *_ = vec.step(np.array([action]))
     while vec.simulator.buffers.copies["shown"][0] < 3:
-        observation, *_ = vec.step(
-            np.array([vec.observation_spec.actions - 1])
-        )  # hold until the others arrive
+        observation, *_ = vec.step(np.array([vec.observation_spec.actions - 1]))  # hold until the others arrive
     numbers = vec.simulator.buffers.slots[0, [0, 1, 2, 4, 5]].tolist()
     assert numbers[:3] == [2, 3, 4] and set(numbers[3:]) == {0, 1}
     edges = {
@@ -96,34 +90,20 @@ def test_edges_of_a_known_queue():
 
 def test_edges_match_the_state_throughout_an_episode():
     random = np.random.default_rng(0)
-    vec = gpu_env(
-        owned(crowded(150, 0)), queue_window=8, victims=4, preempt=True, graph=True, episode_jobs=80
-    )
+    vec = gpu_env(owned(crowded(150, 0)), queue_window=8, victims=4, preempt=True, graph=True, episode_jobs=80)
     observation, _ = vec.reset(seed=0)
     over, bits_seen = False, set()
     while not over:
         assert np.array_equal(observation["edges"][0], expected(vec))
         bits_seen |= set(np.unique(observation["edges"]).tolist())
-        observation, _, ended, _, _ = vec.step(
-            np.array([random.choice(np.flatnonzero(vec.action_masks()[0]))])
-        )
+        observation, _, ended, _, _ = vec.step(np.array([random.choice(np.flatnonzero(vec.action_masks()[0]))]))
         over = bool(ended[0])
     assert bits_seen == set(range(8)) and not observation["edges"].any()
 
 
 def test_edges_in_copies_snapshots_and_final_observations():
-    arguments = {
-        "queue_window": 8,
-        "victims": 4,
-        "preempt": True,
-        "graph": True,
-        "horizon_s": 400.0,
-        "threads": 2,
-    }
-    envs = [
-        gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **arguments)
-        for _ in range(2)
-    ]
+    arguments = {"queue_window": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
+    envs = [gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **arguments) for _ in range(2)]
     random = np.random.default_rng(1)
     envs[0].reset(seed=3)
     envs[1].reset(seed=4)

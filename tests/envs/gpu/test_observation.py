@@ -17,9 +17,7 @@ TWO = Cluster(
 
 
 def rows_of(vec, observation):
-    return [
-        dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in observation["jobs"][0]
-    ]
+    return [dict(zip(vec.observation_spec.features, row.tolist(), strict=True)) for row in observation["jobs"][0]]
 
 
 def test_features_mask_and_summary():
@@ -37,9 +35,7 @@ def test_features_mask_and_summary():
         labels={"gpu_types": ("A100",)},
     )
     speeds = constant_speeds(jobs, ("A100", "T4"), {"A100": 1.0, "T4": 0.25})
-    vec = gpu_env(
-        jobs, cluster=TWO, episode_jobs=4, queue_window=4, hold=True, preempt=True, victims=2, speeds=speeds
-    )
+    vec = gpu_env(jobs, cluster=TWO, episode_jobs=4, queue_window=4, hold=True, preempt=True, victims=2, speeds=speeds)
     observation, _ = vec.reset()
     # At 0 s both first jobs fit on A100 only; then job 3 comes, for which a T4 node is free, and may wait.
     assert observation["mask"][0].reshape(-1)[: 4 * 3].tolist() == [1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
@@ -60,9 +56,7 @@ def test_features_mask_and_summary():
     assert (rows[0]["hour"], rows[0]["patience"], rows[1]["hour"]) == (0.5, 0.5, 0.0)
     assert rows[0]["day"] == pytest.approx(3600 / 90000)
     assert (rows[0]["place"], rows[1]["place"]) == (0.0, 0.5)
-    assert (
-        rows[1]["part"] == 0.25 and rows[1]["share"] == pytest.approx(0.25 / 8) and rows[1]["priority"] == 0
-    )
+    assert rows[1]["part"] == 0.25 and rows[1]["share"] == pytest.approx(0.25 / 8) and rows[1]["priority"] == 0
     assert (rows[1]["fits_A100"], rows[1]["fits_T4"], rows[1]["speed_T4"]) == (1, 0, 0)
     assert rows[0]["work"] == pytest.approx(np.log1p(2 / 8) / 3)
     first = rows[4]  # the most remaining work: 8 h on 3 GPUs
@@ -81,9 +75,7 @@ def test_features_mask_and_summary():
     assert summary["ahead"] == pytest.approx(np.log1p((3 * 8 + 0.5 * 3) / 8) / 3)
     assert summary["release"] == pytest.approx(3 / 4) and summary["ending"] == 0 == summary["hidden"]
     assert summary["day_sin"] == pytest.approx(np.sin(2 * np.pi / 12), abs=1e-6)
-    observation, *_ = vec.step(
-        np.array([4 * 3])
-    )  # preempt the first job: it waits again with its completed work
+    observation, *_ = vec.step(np.array([4 * 3]))  # preempt the first job: it waits again with its completed work
     again = rows_of(vec, observation)[0]
     assert (again["running"], again["hour"]) == (0, 0) and again["remaining"] == pytest.approx(np.log(8) / 3)
     assert again["attained"] == pytest.approx(2 / 3) and again["length"] == pytest.approx(np.log(10) / 3)
@@ -106,9 +98,7 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_fitting_jobs():
     assert vec.simulator.buffers.slots[0].tolist() == [2, 3, 4, 6, 40, 39, 38, 36]
     rows = rows_of(vec, observation)
     assert rows[0]["place"] == pytest.approx(1 / n) and rows[4]["place"] == pytest.approx(39 / n)
-    assert observation["summary"][0, vec.observation_spec.summary.index("hidden")] == pytest.approx(
-        (n - 8) / n
-    )
+    assert observation["summary"][0, vec.observation_spec.summary.index("hidden")] == pytest.approx((n - 8) / n)
     held = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, queue_window=36, hold=True)
     held.reset()  # more slots than jobs that fit: the others come last
     held.step(np.array([0]))

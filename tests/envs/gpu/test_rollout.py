@@ -7,15 +7,7 @@ import kilowait as kw
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import run_gpu_policy
-from tests.envs.gpu.workloads import (
-    crowded,
-    gpu_env,
-    log_of,
-    machine,
-    same_segments,
-    skip_settings,
-    speeds_of,
-)
+from tests.envs.gpu.workloads import crowded, gpu_env, log_of, machine, same_segments, skip_settings, speeds_of
 
 
 def shortest(observation):
@@ -32,9 +24,7 @@ def test_sjf_from_observations_matches_sjf(seed):
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
     gpu_settings = skip_settings(gpu_type_order="fastest")
     log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=gpu_settings, speeds=speeds_of(jobs))
-    assert same_segments(
-        log, kw.simulate(jobs, machine(), "sjf", settings=gpu_settings, speeds=speeds_of(jobs))
-    )
+    assert same_segments(log, kw.simulate(jobs, machine(), "sjf", settings=gpu_settings, speeds=speeds_of(jobs)))
     assert log.run["policy"] == "agent"
 
 
@@ -47,9 +37,7 @@ def test_cancelled_and_refused_jobs_and_any_order_of_rows():
     )
     rows = np.random.default_rng(0).permutation(120)
     jobs, speeds = jobs[rows], speeds_of(jobs[rows])
-    log = run_gpu_policy(
-        jobs, machine(), shortest, gpu_settings=skip_settings(on_oversized="drop"), speeds=speeds
-    )
+    log = run_gpu_policy(jobs, machine(), shortest, gpu_settings=skip_settings(on_oversized="drop"), speeds=speeds)
     engine_log = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
     assert same_segments(log, engine_log) and np.array_equal(log.job_outcome, engine_log.job_outcome)
     assert len(np.unique(engine_log.job_outcome)) == 3
@@ -71,10 +59,6 @@ def test_episode_matches_run_of_the_same_jobs():
         observation, _, ended, _, _ = vec.step(decide(observation))
         over = bool(ended[0])
     log = run_gpu_policy(
-        jobs,
-        machine(),
-        random_policy(),
-        decision_settings=GpuDecisionSettings(**arguments),
-        gpu_settings=gpu_settings,
+        jobs, machine(), random_policy(), decision_settings=GpuDecisionSettings(**arguments), gpu_settings=gpu_settings
     )
     assert same_segments(log, log_of(vec)) and (log.outcome == 5).any()

@@ -64,14 +64,12 @@ def speeds_of(jobs: JobTable, seed: int = 0) -> Speeds:
 def part_of(speeds: Speeds | None, rows: slice) -> Speeds | None:
     if speeds is None:
         return None
-    return replace(
-        speeds, speed=speeds.speed[:, rows], spread=speeds.spread[:, rows], source=speeds.source[:, rows]
-    )
+    return replace(speeds, speed=speeds.speed[:, rows], spread=speeds.spread[:, rows], source=speeds.source[:, rows])
 
 
 def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **arguments) -> GpuVectorEnv:
     """An environment in which every GPU type has the same speed, unless speeds are given."""
-    if "speeds" not in arguments:
+    if arguments.get("speeds") is None:
         arguments["gpu_settings"] = replace(arguments.get("gpu_settings") or GpuSettings(), gpu_speeds="none")
     arguments.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
     return GpuVectorEnv(
@@ -95,14 +93,9 @@ def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
 
 def state_of(vec: GpuVectorEnv, copy: int = 0):
     """The state of a copy, on its own."""
-    rows = {
-        name: array[0 if name in SHARED else copy].copy()
-        for name, array in vec.simulator.states._asdict().items()
-    }
+    rows = {name: array[0 if name in SHARED else copy].copy() for name, array in vec.simulator.states._asdict().items()}
     n = vec.episode_jobs
-    return type(vec.simulator.states)(
-        **{**rows, "job_state": rows["job_state"][:n], "jobs": rows["jobs"][:n]}
-    )
+    return type(vec.simulator.states)(**{**rows, "job_state": rows["job_state"][:n], "jobs": rows["jobs"][:n]})
 
 
 def run_window(vec: GpuVectorEnv, score, first: int) -> None:

@@ -6,16 +6,7 @@ import pytest
 from kilowait.cluster import Cluster
 from kilowait.envs.kernels.decision import BACKFILLING, HEAD
 from kilowait.envs.kernels.decision_power import NODES
-from tests.envs.power.workloads import (
-    MACHINE,
-    NEVER,
-    crowded,
-    energy,
-    quiet,
-    run_window,
-    signals,
-    window_controls,
-)
+from tests.envs.power.workloads import MACHINE, NEVER, crowded, energy, quiet, run_window, signals, window_controls
 from tests.envs.workloads import planned, started, two_groups
 
 POWER_CONTROLS = [
@@ -45,12 +36,7 @@ def test_policy_run_through_env_matches_engine_log(seed, cluster, power_controls
         engine_log = started(window, cluster, policy="saf", backfill=backfill, power_controls=controls)
         assert np.array_equal(run_window(vec, saf, level, first), engine_log, equal_nan=True)
     ordered = energy(
-        jobs,
-        cluster=cluster,
-        power_controls=power_controls,
-        backfill=backfill,
-        hold_s=NEVER,
-        backfill_order="sjf",
+        jobs, cluster=cluster, power_controls=power_controls, backfill=backfill, hold_s=NEVER, backfill_order="sjf"
     )
     order = None if backfill == "none" else "sjf"
     engine_log = started(
@@ -68,9 +54,7 @@ def test_policy_run_through_env_matches_engine_log(seed, cluster, power_controls
 def test_policy_run_through_env_matches_engine_log_with_planned_run_times(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
-    vec = energy(
-        jobs, power_controls="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
-    )
+    vec = energy(jobs, power_controls="sleep=predictive:60+dvfs=1.5", backfill="easy", overrun=overrun, hold_s=NEVER)
     for level in {0, vec.observation_spec.choices - 1}:
         controls = window_controls(vec, 14, level)
         engine_log = started(
@@ -136,9 +120,7 @@ def test_hold_is_bounded():
         steps += 1
     assert steps == 4  # an hour each
     assert vec.simulator.buffers.mask[0, :hold].any()
-    assert (
-        vec.step(np.array([0]))[2][0] and vec.simulator.states.job_state["start_s"][0, 0] == 1800 + 4 * 3600
-    )
+    assert vec.step(np.array([0]))[2][0] and vec.simulator.states.job_state["start_s"][0, 0] == 1800 + 4 * 3600
 
 
 def test_no_job_starts_before_an_overdue_job():
@@ -238,9 +220,7 @@ def test_backfill_allows_only_fitting_dvfs_states():
     vec = energy(jobs, episode_jobs=3, power_controls="dvfs=1.5", queue_window=4)
     vec.reset()
     vec.step(np.array([0]))  # at 0 s
-    vec.step(np.array([vec.observation_spec.actions - 1])) if vec.simulator.buffers.copies["shown"][
-        0
-    ] < 2 else None
+    vec.step(np.array([vec.observation_spec.actions - 1])) if vec.simulator.buffers.copies["shown"][0] < 2 else None
     levels = vec.observation_spec.choices
     vec.step(np.array([0]))  # a reservation for the second job
     a = vec.simulator.buffers

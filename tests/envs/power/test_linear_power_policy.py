@@ -18,9 +18,7 @@ FREE = "sleep=timeout:600+dvfs=3"
 def untied(jobs, seed, pace=1.6):
     """All areas differ, so that the order does not depend on the rounding of a logarithm."""
     random = np.random.default_rng(seed)
-    return jobs.with_columns(
-        estimate_s=jobs["estimate_s"] + random.random(len(jobs)), submit_s=jobs["submit_s"] * pace
-    )
+    return jobs.with_columns(estimate_s=jobs["estimate_s"] + random.random(len(jobs)), submit_s=jobs["submit_s"] * pace)
 
 
 def with_weights(agent, **changed):
@@ -47,21 +45,12 @@ def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowd
         )  # features of the linear batch agent too
         random_weights = np.random.default_rng(seed).normal(0, 0.3, len(known)).tolist()
         order = {name: order.get(name, 0.0) + by for name, by in zip(known, random_weights, strict=True)}
-    linear = named_weights(
-        **{**order, "width": order["width"] * 3 / np.log(17)}
-    )  # its width is ln(nodes) / 3
+    linear = named_weights(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
     text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if when_crowded else ''}"
     resolved = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
-    expected = kw.simulate(
-        jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=resolved.controls
-    )
+    expected = kw.simulate(jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=resolved.controls)
     agent = from_controls(
-        16,
-        order=order,
-        slowdown=slowdown - 1,
-        when_crowded=when_crowded,
-        timeout_s=timeout_s,
-        reserve=reserve / 16,
+        16, order=order, slowdown=slowdown - 1, when_crowded=when_crowded, timeout_s=timeout_s, reserve=reserve / 16
     )
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     assert np.array_equal(log.jobs()["start_s"], expected.jobs()["start_s"])
@@ -100,8 +89,7 @@ def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
     holding = LinearPowerAgent(with_weights(plain, hold=1.0).weights, signal="carbon")
     logs = [kw.simulate(jobs, MACHINE, agent.bind_power(power), "easy") for agent in (plain, holding)]
     grams = [
-        float((signals()["carbon"].mean(log.start_s, log.end_s) * (log.end_s - log.start_s)).sum())
-        for log in logs
+        float((signals()["carbon"].mean(log.start_s, log.end_s) * (log.end_s - log.start_s)).sum()) for log in logs
     ]
     assert grams[1] < 0.9 * grams[0]
     waits = logs[1].jobs()["wait_s"]

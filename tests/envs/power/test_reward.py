@@ -8,12 +8,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.power.rollout import run_energy_policy
-from tests.envs.power.workloads import (
-    MACHINE,
-    energy,
-    quiet,
-    signals,
-)
+from tests.envs.power.workloads import MACHINE, energy, quiet, signals
 from tests.envs.workloads import two_groups
 
 
@@ -67,10 +62,7 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_contro
         "slowdown": slowdown[started].mean() - 1,
         "wait": kw.metrics(log)["mean_wait_s"] / 3600,
         "sla": (ran["wait_s"][started] > 900).mean(),
-        "fairness": np.mean(
-            [slowdown[started & (users == user)].mean() for user in np.unique(users[started])]
-        )
-        - 1,
+        "fairness": np.mean([slowdown[started & (users == user)].mean() for user in np.unique(users[started])]) - 1,
         "turnaround": kw.metrics(log)["mean_turnaround_s"] / 3600,
         "energy": spent.it_kwh / count,
         "co2": spent.co2_kg / count,

@@ -13,12 +13,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.observation_spec import FEATURES
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.rollout import run_energy_policy
-from tests.envs.power.workloads import (
-    MACHINE,
-    NEVER,
-    crowded,
-    quiet,
-)
+from tests.envs.power.workloads import MACHINE, NEVER, crowded, quiet
 
 AREA, LENGTH = list(FEATURES).index("area"), list(FEATURES).index("length")
 
@@ -54,9 +49,7 @@ def test_policy_from_observations_matches_its_log(level, power_controls):
     power = PowerConfig("taurus", power_controls=power_controls)
     resolved = power.setup(jobs, MACHINE, len(jobs))
     assert resolved.power_tables.may.shape[1] == 3 and resolved.power_tables.may.all()
-    log = run_energy_policy(
-        jobs, MACHINE, policy_at(AREA, 3, level), power=power, decision_settings=decision_settings
-    )
+    log = run_energy_policy(jobs, MACHINE, policy_at(AREA, 3, level), power=power, decision_settings=decision_settings)
     controls = replace(resolved.power_controls, preferred_level=np.full(len(jobs), level))
     assert_same_schedule(log, kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=controls))
     assert log.run["policy"] == "agent" and (log.level == level).all()
@@ -99,9 +92,7 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
         hold_until_s=np.where(np.arange(n) % 11 == 5, jobs["submit_s"] + 200, -np.inf),
     )
-    machine = Cluster(
-        groups=MACHINE.groups, outages=[Outage(MACHINE.groups[0].name, start_s=300, end_s=900, nodes=6)]
-    )
+    machine = Cluster(groups=MACHINE.groups, outages=[Outage(MACHINE.groups[0].name, start_s=300, end_s=900, nodes=6)])
     power = PowerConfig("taurus", power_controls="sleep=timeout:30")
     log = run_energy_policy(
         jobs,
@@ -111,8 +102,6 @@ def test_outages_dependencies_and_cancellations_are_simulated():
         decision_settings=EnergyDecisionSettings(hold_s=NEVER),
         settings=Settings("easy"),
     )
-    engine_log = kw.simulate(
-        jobs, machine, "sjf", "easy", power_controls=power.setup(jobs, machine, n).power_controls
-    )
+    engine_log = kw.simulate(jobs, machine, "sjf", "easy", power_controls=power.setup(jobs, machine, n).power_controls)
     assert_same_schedule(log, engine_log)
     assert (log.job_outcome == engine_log.job_outcome).all() and len(np.unique(engine_log.job_outcome)) > 1

@@ -91,9 +91,7 @@ def test_restored_snapshot_continues_identically():
         for i in range(count):
             nth = np.argmax(np.cumsum(observation["mask"], axis=1) > i % 4, axis=1)
             observation, reward, *_ = vec.step(nth)
-            outputs.append(
-                (observation["jobs"].tobytes(), observation["summary"].tobytes(), reward.tobytes())
-            )
+            outputs.append((observation["jobs"].tobytes(), observation["summary"].tobytes(), reward.tobytes()))
         return outputs, observation
 
     one = energy(copies=3, episode_jobs=20, **signals())
@@ -163,9 +161,7 @@ def test_signal_observation_values(forecast):
     carbon_values = set()
     for _ in range(80):
         now = float(vec.simulator.states.clock["now"][0, 0])
-        summary = dict(
-            zip(vec.observation_spec.summary, vec.simulator.buffers.summary[0].tolist(), strict=True)
-        )
+        summary = dict(zip(vec.observation_spec.summary, vec.simulator.buffers.summary[0].tolist(), strict=True))
         zero = vec.jobs["submit_s"][0]
         forecast_s = zero + (now - zero) // 900 * 900
         for name, unit in (("carbon", CARBON_UNIT), ("price", 100.0)):
@@ -173,13 +169,9 @@ def test_signal_observation_values(forecast):
             start = max(forecast_s - 7 * 86400, vec.power_setup.signals.all()[0].start_s)
             weekly_mean = max(abs(float(series.mean(start, max(forecast_s, start + 86400)))), 1.0)
             assert summary[name] == pytest.approx(float(series.at(now)) / unit, abs=1e-6)
-            assert summary[f"{name}_now"] == pytest.approx(
-                float(series.at(now)) / weekly_mean, rel=1e-5, abs=1e-6
-            )
+            assert summary[f"{name}_now"] == pytest.approx(float(series.at(now)) / weekly_mean, rel=1e-5, abs=1e-6)
             ahead = [summary[f"{name}_{hours}h"] for hours in LEAD_H]
-            true_means = [
-                float(series.mean(forecast_s, forecast_s + 3600 * hours)) / weekly_mean for hours in LEAD_H
-            ]
+            true_means = [float(series.mean(forecast_s, forecast_s + 3600 * hours)) / weekly_mean for hours in LEAD_H]
             if forecast == "perfect":
                 assert ahead == pytest.approx(true_means, rel=1e-5, abs=1e-6)
             else:
@@ -202,9 +194,7 @@ def test_power_by_name_file_or_object(tmp_path):
     hour = int(jobs["submit_s"][0] // 3600)
     carbon = vec.simulator.buffers.summary[0, vec.observation_spec.summary.index("carbon")]
     assert carbon == pytest.approx((100 + hour) / CARBON_UNIT)
-    auto = energy(
-        jobs, cluster=Cluster.preset("polaris"), power="auto", utilization=ConstantUtilization(0.5, 0.5)
-    )
+    auto = energy(jobs, cluster=Cluster.preset("polaris"), power="auto", utilization=ConstantUtilization(0.5, 0.5))
     assert auto.power_setup.model.name == "polaris"
 
 

@@ -50,11 +50,7 @@ def energy(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **arguments):
     arguments.setdefault("power", PowerModel.preset("taurus"))
     arguments.setdefault("power_controls", "sleep=timeout:120+dvfs=1.5")
     return EnergyVectorEnv(
-        copies,
-        jobs=quiet(200, 0) if jobs is None else jobs,
-        cluster=cluster,
-        episode_jobs=episode_jobs,
-        **arguments,
+        copies, jobs=quiet(200, 0) if jobs is None else jobs, cluster=cluster, episode_jobs=episode_jobs, **arguments
     )
 
 

@@ -13,12 +13,7 @@ from kilowait.evaluation import metrics
 from kilowait.evaluation.bounds import Bounds, lower_bounds
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from tests.evaluation.bounds.workloads import (
-    OBJECTIVES,
-    schedules,
-    table,
-    workload,
-)
+from tests.evaluation.bounds.workloads import OBJECTIVES, schedules, table, workload
 
 
 def test_one_job_does_not_wait():

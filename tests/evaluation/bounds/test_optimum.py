@@ -13,12 +13,7 @@ import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.evaluation import metrics
 from kilowait.evaluation.bounds import lower_bounds, optimum
-from tests.evaluation.bounds.workloads import (
-    OBJECTIVES,
-    schedules,
-    table,
-    workload,
-)
+from tests.evaluation.bounds.workloads import OBJECTIVES, schedules, table, workload
 
 pytest.importorskip("ortools")
 
@@ -49,9 +44,7 @@ def brute_force_optimum(rows, nodes, bound_s=10):
 def fits(start_time, length, size, placed, nodes):
     """Whether nodes are free during the run, also for jobs of 0 s within it."""
     if length == 0:
-        return (
-            sum(nodes_used for begin, end, nodes_used in placed if begin < start_time < end) + size <= nodes
-        )
+        return sum(nodes_used for begin, end, nodes_used in placed if begin < start_time < end) + size <= nodes
     for t in range(start_time, start_time + length):
         if sum(nodes_used for begin, end, nodes_used in placed if begin <= t < end) + size > nodes:
             return False
@@ -105,9 +98,7 @@ def test_bounds_optimum_and_policies_are_ordered(seed):
             assert best.value - best.tolerance <= values[name] + 1e-9, (configuration, name)
 
 
-jobs_of = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 15), st.integers(1, 4)), min_size=1, max_size=5
-)
+jobs_of = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 15), st.integers(1, 4)), min_size=1, max_size=5)
 
 
 @settings(max_examples=40)

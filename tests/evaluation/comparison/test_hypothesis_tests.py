@@ -16,12 +16,7 @@ from kilowait.evaluation.comparison.bootstrap import (
     mean_interval,
     ratio_interval,
 )
-from kilowait.evaluation.comparison.hypothesis_tests import (
-    WinCount,
-    holm,
-    signed_rank,
-    wins,
-)
+from kilowait.evaluation.comparison.hypothesis_tests import WinCount, holm, signed_rank, wins
 
 INTERVALS = {
     "mean": mean_interval,
@@ -81,9 +76,7 @@ def test_intervals_equal_scipys_bca(windows):
 
 def test_bca_is_not_the_percentile_interval_on_skewed_values():
     values = seeded(3).lognormal(1.0, 1.0, 40)
-    percentile_interval = np.quantile(
-        values[WindowBootstrap(40, random=seeded()).rows].mean(axis=1), (0.025, 0.975)
-    )
+    percentile_interval = np.quantile(values[WindowBootstrap(40, random=seeded()).rows].mean(axis=1), (0.025, 0.975))
     result = mean_interval(values, random=seeded())
     assert result.low > percentile_interval[0] and result.high > percentile_interval[1] + 0.05 * (
         percentile_interval[1] - percentile_interval[0]
@@ -139,16 +132,7 @@ def test_tiny_samples_give_an_interval_around_the_value(name, values):
 
 
 def test_percentile_interval_if_bca_is_undefined():
-    values = [
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        1.0,
-        0.0,
-        0.0,
-        0.0,
-    ]  # the interquartile mean stays 0 in every jackknife sample
+    values = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]  # the interquartile mean stays 0 in every jackknife sample
     bootstrap = WindowBootstrap(8, random=seeded())
     resampled = np.sort(np.array(values)[bootstrap.rows], axis=1)[:, 2:6].mean(axis=1)
     assert resampled.max() > 0

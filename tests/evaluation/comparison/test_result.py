@@ -12,12 +12,7 @@ import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics, metrics
-from kilowait.evaluation.comparison import (
-    Comparison,
-    PolicyConfig,
-    cut_windows,
-    single_window,
-)
+from kilowait.evaluation.comparison import Comparison, PolicyConfig, cut_windows, single_window
 from kilowait.evaluation.storage import load_comparison, save_comparison
 from kilowait.synth import gpu_workload
 
@@ -80,9 +75,7 @@ def test_gap_closed(comparison):
     mean_with_perfect_estimates = mean[f"{best}, perfect estimates"]
     gap = comparison.gap_closed("mean_bsld")
     assert gap[best] == 0.0 and gap[f"{best}, perfect estimates"] == pytest.approx(1.0)
-    assert gap["fcfs"] == pytest.approx(
-        (mean[best] - mean["fcfs"]) / (mean[best] - mean_with_perfect_estimates)
-    )
+    assert gap["fcfs"] == pytest.approx((mean[best] - mean["fcfs"]) / (mean[best] - mean_with_perfect_estimates))
     assert gap["fcfs"] < 0
 
 
@@ -122,9 +115,7 @@ def test_custom_policies_and_names(jobs):
 
 
 def test_labels():
-    assert [
-        c.label for c in (PolicyConfig("a", "easy"), PolicyConfig("a", "none"), PolicyConfig("a", 3))
-    ] == [
+    assert [c.label for c in (PolicyConfig("a", "easy"), PolicyConfig("a", "none"), PolicyConfig("a", 3))] == [
         "a",
         "a, no backfill",
         "a, 3 backfill",
@@ -158,9 +149,7 @@ def test_comparisons_on_node_level_clusters_have_the_cluster(gpu_comparison):
 
 def test_invalid_cluster_description(gpu_comparison):
     with pytest.raises(InputError, match="description of the machine"):
-        _ = replace(
-            gpu_comparison, cluster={"group": [{"name": "x", "node_level": True, "nodez": 3}]}
-        ).machine
+        _ = replace(gpu_comparison, cluster={"group": [{"name": "x", "node_level": True, "nodez": 3}]}).machine
     with pytest.raises(InputError, match="description of the machine"):
         _ = replace(gpu_comparison, cluster={**gpu_comparison.cluster, "layout": [0]}).machine
 
@@ -191,17 +180,11 @@ def test_frames_of_a_comparison():
     jobs = kw.lublin(120, 16, load=0.9, seed=1)
     result = kw.compare(jobs, kw.Cluster.from_nodes(16), ["fcfs", "saf_short"], windows=3, window_jobs=40)
     frame = result.to_pandas()
-    assert (
-        list(frame["policy"]) == ["fcfs"] * 3 + ["saf_short"] * 3 and list(frame["window"]) == [0, 1, 2] * 2
-    )
+    assert list(frame["policy"]) == ["fcfs"] * 3 + ["saf_short"] * 3 and list(frame["window"]) == [0, 1, 2] * 2
     assert frame["mean_bsld"].to_numpy() == pytest.approx(result.values("mean_bsld").ravel())
     assert result.to_dict()["records"][0]["mean_wait_s"] == result.table[0][0]["mean_wait_s"]
     latex = result.to_latex(["mean_bsld"])
-    assert (
-        latex.count(r"\\") == 3
-        and r"saf\_short & " in latex
-        and f"{result.means('mean_bsld')[0]:.4g}" in latex
-    )
+    assert latex.count(r"\\") == 3 and r"saf\_short & " in latex and f"{result.means('mean_bsld')[0]:.4g}" in latex
 
 
 def test_report_of_a_comparison(tmp_path):

@@ -65,9 +65,7 @@ def test_clear_difference_is_symmetric():
     pair = result.pairs[0]
     assert (pair.ours, pair.theirs, pair.verdict, result.best) == ("b", "a", "better", "b")
     assert pair.low < pair.ratio < pair.high < 1 and pair.ratio == pytest.approx(0.7, abs=0.03)
-    assert (
-        pair.difference_low < pair.difference == pair.ours_mean - pair.theirs_mean < pair.difference_high < 0
-    )
+    assert pair.difference_low < pair.difference == pair.ours_mean - pair.theirs_mean < pair.difference_high < 0
     assert pair.wins > 55 and pair.wins + pair.ties + pair.losses == pair.windows == 60
     assert pair.effect > 0.9
     assert result.pair("b", "a") is pair
@@ -206,10 +204,7 @@ def test_note_on_few_windows():
     (note,) = pairwise_tests(scores(BASE[:9], 2 * BASE[:9]), seed=0).notes
     assert note.startswith("9 windows are few: intervals are rough")
     (note,) = pairwise_tests(scores(BASE[:5], 2 * BASE[:5]), seed=0).notes
-    assert (
-        note
-        == "5 windows are few: not even winning all of them would be significant with 1 pair; use at least 20"
-    )
+    assert note == "5 windows are few: not even winning all of them would be significant with 1 pair; use at least 20"
     assert pairwise_tests(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
 
 
@@ -223,9 +218,7 @@ def test_minimum_number_of_windows_for_significance(policies):
 
 
 def test_overlapping_windows_give_a_note_and_are_tested_in_blocks():
-    separate, overlapping = (
-        pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4)
-    )
+    separate, overlapping = (pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
     assert separate.notes == ()
     assert overlapping.notes == (
         "windows overlap, a job is evaluated in 2.4 of them on average: tests use 20 of 60, and intervals, from "
@@ -238,9 +231,7 @@ def test_overlapping_windows_give_a_note_and_are_tested_in_blocks():
     assert len(few.notes) == 2 and few.notes[1].startswith("12 windows are few")
 
 
-@pytest.mark.parametrize(
-    ("overlap", "block"), [(0.5, 1), (1.0, 1), (1.1, 1), (1.2, 1), (1.21, 2), (2.0, 2), (2.1, 3)]
-)
+@pytest.mark.parametrize(("overlap", "block"), [(0.5, 1), (1.0, 1), (1.1, 1), (1.2, 1), (1.21, 2), (2.0, 2), (2.1, 3)])
 def test_blocks_follow_the_overlap(overlap, block):
     assert scores(BASE, overlap=overlap).block == block
 
@@ -266,9 +257,7 @@ def test_sentence_where_more_is_better():
     assert pair.sentence() == (
         "saf has 5 % higher utilization than sjf (95 % interval 1.8–9 %; wins 48 of 60 windows)."
     )
-    assert (
-        pair.swapped().sentence().startswith("sjf has 5 % lower utilization than saf (95 % interval 1.8–8 %")
-    )
+    assert pair.swapped().sentence().startswith("sjf has 5 % lower utilization than saf (95 % interval 1.8–8 %")
 
 
 def test_sentence_of_multiples():
@@ -300,11 +289,7 @@ def test_sentence_of_equal_values():
 
 def test_without_a_ratio_the_sentence_gives_differences():
     result = pairwise_tests(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
-    assert (
-        result.pair("a", "b")
-        .sentence()
-        .startswith("a has 100 % lower mean wait than b (95 % interval 100–100 %")
-    )
+    assert result.pair("a", "b").sentence().startswith("a has 100 % lower mean wait than b (95 % interval 100–100 %")
     pair = result.pair("b", "a")
     assert math.isnan(pair.ratio) and pair.verdict == "worse"
     low, high = (
@@ -351,9 +336,7 @@ def test_metrics_with_display_names_exist():
     jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
-    energy_metrics = account_energy(
-        log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price
-    ).metrics()
+    energy_metrics = account_energy(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
     assert set(METRIC_NAMES) <= {*kw.metrics(log), *energy_metrics}
 
 
@@ -368,10 +351,7 @@ def test_metrics_with_display_names_exist():
         (("m", ("a", "b"), np.ones((3, 2))), r"shape \(3, 2\) for 2 policies"),
         (("m", ("a",), np.ones(3)), r"shape \(3,\)"),
         (("m", ("a",), np.ones((1, 0))), "m of 0 windows"),
-        (
-            ("m", ("a", "b"), [[1.0, 2.0], [1.0, math.nan]]),
-            "m of b in window 1 .* is nan; leave that window out",
-        ),
+        (("m", ("a", "b"), [[1.0, 2.0], [1.0, math.nan]]), "m of b in window 1 .* is nan; leave that window out"),
         (("m", ("a",), [[math.inf]]), "is inf"),
         (("m", ("a",), [[1.0]], "smaller"), "better is 'smaller'"),
         (("m", ("a",), [[1.0]], "less", math.nan), "an overlap of nan"),
@@ -419,8 +399,7 @@ def random_scores():
 def share_better(pairs):
     """The share of pairs of rows in which one policy is significantly better."""
     verdicts = [
-        pairwise_tests(scores(*pair), seed=trial, draws=500).pairs[0].verdict
-        for trial, pair in enumerate(pairs)
+        pairwise_tests(scores(*pair), seed=trial, draws=500).pairs[0].verdict for trial, pair in enumerate(pairs)
     ]
     return verdicts.count("better") / len(verdicts)
 
@@ -435,9 +414,7 @@ def test_random_policies_are_rarely_significant(random_scores):
 def test_gain_of_ten_percent_is_significant(random_scores):
     random = np.random.default_rng(5)
     sigma = 0.1
-    with_gain = [
-        (0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in random_scores
-    ]
+    with_gain = [(0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in random_scores]
     assert share_better(with_gain) >= 0.9
     assert all(pairwise_tests(scores(*pair), seed=0, draws=100).best == "a" for pair in with_gain[:20])
 

@@ -46,9 +46,7 @@ def test_splits_are_chronological_and_disjoint(jobs):
     low=st.integers(0, 500),
 )
 def test_windows_by_count(count, size, warmup, seed, low):
-    jobs = kw.JobTable(
-        job_id=range(1000), submit_s=np.arange(1000) * 7.0, runtime_s=[1] * 1000, nodes=[1] * 1000
-    )
+    jobs = kw.JobTable(job_id=range(1000), submit_s=np.arange(1000) * 7.0, runtime_s=[1] * 1000, nodes=[1] * 1000)
     cut = cut_windows(jobs, count, window_jobs=size, warmup_jobs=warmup, seed=seed, within=(low, 1000))
     repeated = cut_windows(jobs, count, window_jobs=size, warmup_jobs=warmup, seed=seed, within=(low, 1000))
     assert len(cut) == count

@@ -34,16 +34,13 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
     ]
     segment, node, gpus, gpu_milli = np.array(pieces, np.int64).reshape(-1, 4).T
     row, start, end, segment_outcome, work, lost = (
-        np.array([s[column] for s in segments], float if column in (1, 2, 4, 5) else np.int64)
-        for column in range(6)
+        np.array([s[column] for s in segments], float if column in (1, 2, 4, 5) else np.int64) for column in range(6)
     )
     results = np.zeros(len(jobs), np.int8)
     results[row] = np.where(np.isin(segment_outcome, (P, M)), 0, segment_outcome)
     for number, result in (outcome or {}).items():
         results[number] = result
-    layout = cluster.node_groups or np.repeat(
-        np.arange(len(cluster.groups)), [g.nodes for g in cluster.groups]
-    )
+    layout = cluster.node_groups or np.repeat(np.arange(len(cluster.groups)), [g.nodes for g in cluster.groups])
     return ExecutionLog(
         jobs_table=jobs,
         job=row,
@@ -58,14 +55,7 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
         capacity_nodes=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
         pieces=Allocations(
-            segment,
-            node,
-            gpus,
-            gpu_milli,
-            np.ones(len(node), np.int64),
-            work,
-            lost,
-            np.asarray(layout, np.int64),
+            segment, node, gpus, gpu_milli, np.ones(len(node), np.int64), work, lost, np.asarray(layout, np.int64)
         ),
     )
 

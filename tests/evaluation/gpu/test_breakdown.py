@@ -10,14 +10,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
 from kilowait.jobs import JobTable
 from tests.evaluation.example_logs import example_log
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    C,
-    node_level_log,
-    nodes,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, C, node_level_log, nodes, preempted_run, random_run
 
 
 def test_breakdown_by_type():

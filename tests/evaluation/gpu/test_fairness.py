@@ -10,15 +10,7 @@ from kilowait.cluster.gpu_speeds import constant_speeds
 from kilowait.evaluation import finish_time_rho, gpu_metrics
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    C,
-    P,
-    node_level_log,
-    nodes,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, C, P, node_level_log, nodes, preempted_run, random_run
 
 ONE_GPU = Cluster((nodes("t", 1, 1, "T4"),))
 
@@ -80,9 +72,7 @@ def test_share_includes_only_allowed_types():
         gpu_types=[0, -1],
         labels={"gpu_types": ("V100",)},
     )
-    log = node_level_log(
-        cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]), (1, 0, 20, C, 10, 0, [(1, 1, 1000)])
-    )
+    log = node_level_log(cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]), (1, 0, 20, C, 10, 0, [(1, 1, 1000)]))
     speeds = constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
     # n is 2 and 1.5. Half a V100: speed 0.5. 1/1.5 V100 and 3/1.5 T4, in all scaled to 1: (1 * 1 + 3 * 0.5) / 4.
     assert finish_time_rho(log, cluster, speeds).tolist() == pytest.approx([0.5, 20 * 0.625 / 10])
@@ -90,9 +80,7 @@ def test_share_includes_only_allowed_types():
 
 def test_lost_work_does_not_count_as_work():
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[1])
-    log = node_level_log(
-        ONE_GPU, jobs, (0, 0, 10, P, 10, 10, [(0, 1, 1000)]), (0, 10, 20, C, 10, 0, [(0, 1, 1000)])
-    )
+    log = node_level_log(ONE_GPU, jobs, (0, 0, 10, P, 10, 10, [(0, 1, 1000)]), (0, 10, 20, C, 10, 0, [(0, 1, 1000)]))
     assert finish_time_rho(log, ONE_GPU).tolist() == [2]
 
 

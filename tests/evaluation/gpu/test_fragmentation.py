@@ -13,14 +13,7 @@ from kilowait.evaluation.gpu.allocations import node_allocations
 from kilowait.evaluation.gpu.fragmentation import targets_of
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    C,
-    node_level_log,
-    nodes,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, C, node_level_log, nodes, preempted_run, random_run
 
 
 def one_busy_node(**columns):
@@ -44,9 +37,7 @@ def test_too_small_gpu_fractions_are_fragments():
 
 def test_large_enough_gpu_fractions_are_not_fragments():
     # Free are 0.7 and 1 GPU; 0.3 fits on both, a full GPU on one of them only
-    assert fragmentation_values(*one_busy_node(gpus=[1, 1], gpu_milli=[300, 1000])) == pytest.approx(
-        [0.5 * 0.7 / 2]
-    )
+    assert fragmentation_values(*one_busy_node(gpus=[1, 1], gpu_milli=[300, 1000])) == pytest.approx([0.5 * 0.7 / 2])
 
 
 def test_all_idle_gpus_are_fragments_with_too_few_gpus():
@@ -110,10 +101,8 @@ def test_no_gpus_and_no_time():
 def test_targets_equal_those_of_the_engine(seed):
     log, cluster, _ = random_run(seed)
     settings = GpuSettings(placement="fgd", on_oversized="drop")
-    state = build_gpu_state(
-        log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0)
-    )
-    engine = [tuple(target) for target in state.targets.tolist()]
+    state = build_gpu_state(log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0))
+    engine = [tuple(target) for target in state.typical_jobs.tolist()]
     result = targets_of(log, node_allocations(log, cluster))
     total = sum(target[4] for target in result)
     assert [(*target[:4], target[4] / total) for target in result] == engine

@@ -13,15 +13,7 @@ from kilowait.evaluation import gpu_metrics
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.example_logs import example_log
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    C,
-    M,
-    node_level_log,
-    nodes,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, C, M, node_level_log, nodes, preempted_run, random_run
 
 
 def test_completion_times():
@@ -97,14 +89,9 @@ def test_only_evaluated_jobs_count_but_all_load_the_machine():
 
 def test_unfinished_jobs_are_counted_separately():
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
-    jobs = JobTable(
-        job_id=[1, 2, 3, 4], submit_s=[0, 0, 0, 0], runtime_s=[9] * 4, nodes=[1] * 4, gpus=[1] * 4
-    )
+    jobs = JobTable(job_id=[1, 2, 3, 4], submit_s=[0, 0, 0, 0], runtime_s=[9] * 4, nodes=[1] * 4, gpus=[1] * 4)
     log = node_level_log(
-        cluster,
-        jobs,
-        (0, 0, 9, C, 9, 0, [(0, 1, 1000)]),
-        outcome={1: Outcome.CANCELLED, 2: Outcome.REJECTED},
+        cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 1, 1000)]), outcome={1: Outcome.CANCELLED, 2: Outcome.REJECTED}
     )
     result = gpu_metrics(log, cluster)
     assert (result["jobs"], result["unfinished_jobs"], result["mean_jct_s"]) == (4, 3, 9)
@@ -113,9 +100,7 @@ def test_unfinished_jobs_are_counted_separately():
 def test_undisclosed_rates():
     cluster = Cluster((nodes("g", 1, 3, "G2"), nodes("t", 1, 1, "T4"), nodes("x", 1, 4, "Mine")))
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[10, 5], nodes=[1, 1], gpus=[3, 1])
-    log = node_level_log(
-        cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 0b111, 3000)]), (1, 0, 5, C, 5, 0, [(1, 1, 1000)])
-    )
+    log = node_level_log(cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 0b111, 3000)]), (1, 0, 5, C, 5, 0, [(1, 1, 1000)]))
     result = gpu_metrics(log, cluster)
     assert result["flops_utilization"] == 0.5  # of the T4
     assert result["flops_known_share"] == 1 / 8
@@ -125,9 +110,7 @@ def test_undisclosed_rates():
 def test_migration_is_counted():
     cluster = Cluster((nodes("t", 2, 1, "T4"),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[1])
-    log = node_level_log(
-        cluster, jobs, (0, 0, 4, M, 4, 0, [(0, 1, 1000)]), (0, 4, 12, C, 6, 0, [(1, 1, 1000)])
-    )
+    log = node_level_log(cluster, jobs, (0, 0, 4, M, 4, 0, [(0, 1, 1000)]), (0, 4, 12, C, 6, 0, [(1, 1, 1000)]))
     result = gpu_metrics(log, cluster)
     assert (result["migrations"], result["preemptions"], result["mean_queueing_s"]) == (1, 0, 0)
     assert result["work_utilization"] == pytest.approx(10 / 24)

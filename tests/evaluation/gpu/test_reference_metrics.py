@@ -8,15 +8,7 @@ from kilowait.cluster import Cluster
 from kilowait.evaluation import by_class, fairness, gpu_metrics, metrics, timeline
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    C,
-    P,
-    node_level_log,
-    nodes,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, C, P, node_level_log, nodes, preempted_run, random_run
 
 
 def test_shared_nodes_count_once():
@@ -56,9 +48,7 @@ def test_slowdown_of_several_segments():
 def test_preempted_job_has_not_ended():
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-    log = node_level_log(
-        cluster, jobs, (0, 0, 5, P, 5, 0, [(0, 1, 1000)]), (1, 5, 14, C, 9, 0, [(0, 1, 1000)])
-    )
+    log = node_level_log(cluster, jobs, (0, 0, 5, P, 5, 0, [(0, 1, 1000)]), (1, 5, 14, C, 9, 0, [(0, 1, 1000)]))
     result = metrics(log)
     assert result["throughput_per_h"] == pytest.approx(1 / 14 * 3600)
     assert result["mean_backlog_jobs"] == pytest.approx((9 + 5) / 14)
@@ -71,13 +61,9 @@ def test_metrics_agree_with_those_of_gpus(seed):
     batch_metrics, gpu_metric_values = metrics(log, cluster=cluster), gpu_metrics(log, cluster, speeds)
     assert batch_metrics["utilization"] == pytest.approx(gpu_metric_values["gpu_utilization"])
     assert 0 <= metrics(log)["utilization"] <= 1
-    assert metrics(log)["utilization"] * cluster.nodes == pytest.approx(
-        gpu_metric_values["mean_nodes_in_use"]
-    )
+    assert metrics(log)["utilization"] * cluster.nodes == pytest.approx(gpu_metric_values["mean_nodes_in_use"])
     for statistic in ("mean", "median", "p95", "p99"):
-        assert batch_metrics[f"{statistic}_turnaround_s"] == pytest.approx(
-            gpu_metric_values[f"{statistic}_jct_s"]
-        )
+        assert batch_metrics[f"{statistic}_turnaround_s"] == pytest.approx(gpu_metric_values[f"{statistic}_jct_s"])
     assert batch_metrics["mean_wait_s"] == pytest.approx(gpu_metric_values["mean_queueing_s"])
     assert batch_metrics["makespan_s"] == gpu_metric_values["makespan_s"]
 

@@ -7,12 +7,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
 from kilowait.evaluation.gpu.timeline import gpu_backlog, steps, usage_changes
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.gpu.example_logs import (
-    SEEDS,
-    node_level_log,
-    preempted_run,
-    random_run,
-)
+from tests.evaluation.gpu.example_logs import SEEDS, node_level_log, preempted_run, random_run
 
 
 def test_gpus_in_use_by_type():
@@ -37,9 +32,7 @@ def test_run_without_a_timeline():
     log, cluster, _ = preempted_run()
     with pytest.raises(InputError, match="no timeline"):
         gpu_timeline(node_level_log(cluster, log.jobs_table), cluster)
-    assert gpu_timeline(node_level_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
-        "T4"
-    ].value.tolist() == [0]
+    assert gpu_timeline(node_level_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))["T4"].value.tolist() == [0]
 
 
 def test_steps_of_one_instant_are_merged():
@@ -56,12 +49,7 @@ def test_units_in_use():
     unit = np.array([5, 5, 5, 9, 9, 5])
     start, end = np.array([0.0, 2.0, 6.0, 1.0, 3.0, 8.0]), np.array([4.0, 6.0, 7.0, 3.0, 3.0, 8.0])
     time, change = usage_changes(unit, start, end)
-    assert time.tolist() == [
-        0,
-        7,
-        1,
-        3,
-    ]  # no gap between adjacent uses; zero-length uses are ignored
+    assert time.tolist() == [0, 7, 1, 3]  # no gap between adjacent uses; zero-length uses are ignored
     assert change.tolist() == [1, -1, 1, -1]
     time, change = usage_changes(unit, start, end, least=2)
     assert (time.tolist(), change.tolist()) == ([2, 4], [1, -1])
@@ -100,6 +88,4 @@ def test_backlog_in_gpus_adds_up(seed):
     preempted_unfinished = (log.job_outcome == Outcome.UNSTARTED) & ~np.isnan(log.jobs()["start_s"])
     assert not preempted_unfinished.any()
     backlog = gpu_backlog(log, cluster)
-    assert float(backlog.integral(backlog.edge_s[0], end)) == pytest.approx(
-        float(gpus @ np.maximum(waited_s, 0))
-    )
+    assert float(backlog.integral(backlog.edge_s[0], end)) == pytest.approx(float(gpus @ np.maximum(waited_s, 0)))

@@ -20,9 +20,7 @@ from kilowait.evaluation.storage import (
     save_run,
 )
 
-CLUSTER = kw.Cluster(
-    groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)), outages=(kw.Outage("b", 2, 4000.5, 9000),)
-)
+CLUSTER = kw.Cluster(groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)), outages=(kw.Outage("b", 2, 4000.5, 9000),))
 
 
 def comparisons():
@@ -33,11 +31,7 @@ def comparisons():
         after_id=np.where(after > 0, jobs["job_id"][after], -1), think_s=random.random(300) * 0.3
     )
     return [
-        kw.compare(
-            cut_windows(with_dependencies, 3, window_jobs=40, warmup_jobs=20, seed=0),
-            CLUSTER,
-            ["fcfs", "sjf"],
-        ),
+        kw.compare(cut_windows(with_dependencies, 3, window_jobs=40, warmup_jobs=20, seed=0), CLUSTER, ["fcfs", "sjf"]),
         kw.compare(jobs, CLUSTER, {"saf": "saf"}, backfill=2, clairvoyant=True, at_limit="kill", trace="two"),
     ]
 
@@ -127,9 +121,7 @@ def test_comparison_of_runs(tmp_path):
     loaded = comparison_of_runs(runs)
     assert loaded.labels == ("fcfs", "sjf") and loaded.nodes == 8
     for number, run in enumerate(runs):
-        assert loaded.values("mean_bsld")[number, 0] == pytest.approx(
-            kw.metrics(run.log)["mean_bsld"], rel=1e-12
-        )
+        assert loaded.values("mean_bsld")[number, 0] == pytest.approx(kw.metrics(run.log)["mean_bsld"], rel=1e-12)
         ours = loaded.logs(number, 0)
         np.testing.assert_array_equal(ours.jobs()["start_s"], run.log.jobs()["start_s"][::-1])
     twice = comparison_of_runs([runs[0], save_and_load_run(tmp_path, "again", reversed_jobs)])

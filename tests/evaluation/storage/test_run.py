@@ -10,13 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation import by_class, gpu_metrics, metrics, timeline
-from kilowait.evaluation.storage import (
-    comparison_of_runs,
-    load_run,
-    plain_json,
-    save_folder,
-    save_run,
-)
+from kilowait.evaluation.storage import comparison_of_runs, load_run, plain_json, save_folder, save_run
 from kilowait.jobs import ExecutionLog
 from tests.evaluation.gpu.example_logs import random_run
 
@@ -36,19 +30,14 @@ def example_run_log(**settings: object) -> ExecutionLog:
         labels={"queue": ("short", "wide")},
         meta={"max_procs": 10, "ledger": {"rows_read": 5, "jobs": 5, "folded": 0, "entries": []}},
     )
-    cluster = kw.Cluster(
-        groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)),
-        outages=(kw.Outage("b", 2, 40.5, 80),),
-    )
+    cluster = kw.Cluster(groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)), outages=(kw.Outage("b", 2, 40.5, 80),))
     return kw.simulate(jobs, cluster, "sjf", "easy", at_limit="kill", on_oversized="drop", **settings)  # type: ignore[arg-type]
 
 
 def saved(path, log=None, **settings):
     log = example_run_log() if log is None else log
     results = {"metrics": metrics(log)}
-    return save_run(
-        path, log, scenario={"trace": "synthetic"}, results=results, manifest={"date": "today"}, **settings
-    )
+    return save_run(path, log, scenario={"trace": "synthetic"}, results=results, manifest={"date": "today"}, **settings)
 
 
 def test_round_trip(tmp_path):
@@ -90,9 +79,7 @@ def test_log_without_started_jobs(tmp_path):
     assert len(run.log) == 0 and run.results["metrics"]["mean_wait_s"] is None
 
 
-@pytest.mark.parametrize(
-    "name", ["scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json"]
-)
+@pytest.mark.parametrize("name", ["scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json"])
 def test_lost_and_damaged_files_are_named(tmp_path, name):
     folder = saved(tmp_path / "run")
     whole = (folder / name).read_bytes()
@@ -126,9 +113,7 @@ def test_files_of_two_runs_are_not_mixed(tmp_path):
     second = saved(tmp_path / "two", kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none"))
     (first / "jobs.parquet").write_bytes((second / "jobs.parquet").read_bytes())
     manifest = json.loads((first / "manifest.json").read_text())
-    manifest["files"]["jobs.parquet"] = json.loads((second / "manifest.json").read_text())["files"][
-        "jobs.parquet"
-    ]
+    manifest["files"]["jobs.parquet"] = json.loads((second / "manifest.json").read_text())["files"]["jobs.parquet"]
     (first / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match="different jobs"):
         load_run(first)
@@ -164,13 +149,7 @@ def test_empty_folder_is_accepted(tmp_path):
 
 
 def test_plain_json():
-    data = {
-        "a": float("nan"),
-        "b": np.float64(1.5),
-        "c": [np.int64(2), float("-inf")],
-        "d": (True, None),
-        1: "é",
-    }
+    data = {"a": float("nan"), "b": np.float64(1.5), "c": [np.int64(2), float("-inf")], "d": (True, None), 1: "é"}
     assert json.loads(plain_json(data)) == {"a": None, "b": 1.5, "c": [2, None], "d": [True, None], "1": "é"}
 
 

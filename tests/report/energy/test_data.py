@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import math
 
-from kilowait.evaluation.comparison import (
-    Comparison,
-    EnergyResults,
-    PolicyConfig,
-    cut_windows,
-    single_window,
-)
+from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, cut_windows, single_window
 from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.energy.data import (
-    ControlSavings,
-    EnergyData,
-    change,
-    controls_of,
-    scaled,
-    sentences,
-)
+from kilowait.report.energy.data import ControlSavings, EnergyData, change, controls_of, scaled, sentences
 from tests.report.conftest import comparison_of, jobs_of
 
 ENERGY_BY_STATE = {"jobs": 1.0, "idle": 1.0}
 
 
-def data_of(
-    rows, *, power_controls=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None
-):
+def data_of(rows, *, power_controls=("none", "sleep=break-even", "dvfs=1.1", "all"), windows=1, policies=None):
     """A comparison with given energy, CO2, mean wait and bounded slowdown of each policy."""
     jobs = jobs_of(300)
     cut = single_window(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
@@ -97,9 +82,7 @@ def test_sentences_without_savings():
 
 def test_windows_give_a_significance_result():
     text_lines = sentences(data_of(ROWS[:2], windows=24))
-    assert text_lines[0].startswith(
-        "fcfs, sleep=break-even uses the least energy: 1,107 kWh per window. fcfs, "
-    )
+    assert text_lines[0].startswith("fcfs, sleep=break-even uses the least energy: 1,107 kWh per window. fcfs, ")
     assert "fcfs, sleep=break-even has 10 % lower energy than fcfs (95 % interval" in text_lines[0]
     assert "wins 24 of 24 windows" in text_lines[0]
 
@@ -130,9 +113,7 @@ def test_pareto_front():
         a
         for a, (energy, _, wait, _) in enumerate(rows[:5])
         if not any(
-            e <= energy and w <= wait and (e, w) != (energy, wait)
-            for b, (e, _, w, _) in enumerate(rows[:5])
-            if b != a
+            e <= energy and w <= wait and (e, w) != (energy, wait) for b, (e, _, w, _) in enumerate(rows[:5]) if b != a
         )
     }
     assert set(energy_data.pareto_front("energy_kwh")) == brute_force
@@ -157,12 +138,7 @@ def test_control_savings():
 
 
 def test_units_fit_the_largest_value():
-    assert [scaled([value], "kWh").unit for value in (9_999.0, 10_000.0, 2e7, 3e13)] == [
-        "kWh",
-        "MWh",
-        "GWh",
-        "GWh",
-    ]
+    assert [scaled([value], "kWh").unit for value in (9_999.0, 10_000.0, 2e7, 3e13)] == ["kWh", "MWh", "GWh", "GWh"]
     scale = scaled([12_000.0, 150_000.0], "kg")
     assert [scale.format(value) for value in (12_000.0, 150_000.0, math.nan)] == ["12.0", "150.0", "–"]
     assert scaled([0.0, math.nan], "kWh").format(0.0) == "0"
@@ -193,9 +169,7 @@ def test_highest_possible_saving(energy_run):
     data = ComparisonData(energy_run, 0)
     energy_data = EnergyData.of(data)
     max_saving = 100 * (1 - energy_data.bound_kwh / energy_data.means("energy_kwh")[0])
-    assert sentences(data)[-1].startswith(
-        f"No schedule can save more than {max_saving:.1f} % of the energy of fcfs"
-    )
+    assert sentences(data)[-1].startswith(f"No schedule can save more than {max_saving:.1f} % of the energy of fcfs")
     assert math.isnan(EnergyData.of(data_of(ROWS)).bound_kwh)
 
 

@@ -62,15 +62,11 @@ def test_sections_are_in_order(energy_windows):
 def test_energy_adds_sections_and_changes_nothing_else(energy_run):
     """Without the parts that energy adds, the page equals the page without energy."""
     relabelled = replace(
-        energy_run,
-        policies=tuple(replace(c, name=c.label, power_controls="none") for c in energy_run.policies),
+        energy_run, policies=tuple(replace(c, name=c.label, power_controls="none") for c in energy_run.policies)
     )
     without_energy, text = page([replace(relabelled, energy=None)]), page([relabelled])
     assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", without_energy)
-    for label, after in (
-        ("Energy, CO2 and cost", "Distribution of waits"),
-        ("Power over time", "Waits by job"),
-    ):
+    for label, after in (("Energy, CO2 and cost", "Distribution of waits"), ("Power over time", "Waits by job")):
         text = re.sub(rf"<h3>{label}</h3>.*?(?=<h3>{after})", "", text, flags=re.DOTALL)
     text = text.replace(_asset("energy.css"), "").replace("\n" + _asset("power.js"), "")
     text = re.sub(r"<div><dt>(energy|CO2)</dt>.*?</div>", "", text)
@@ -167,9 +163,7 @@ def test_pareto_front_is_drawn_and_names_do_not_overlap(energy_data):
     for axes, metric in zip(figure.figure.axes, ("energy_kwh", "co2_kg"), strict=True):
         front = energy_data.pareto_front(metric)
         front_line = next(line for line in axes.lines if line.get_drawstyle() == "steps-post")
-        assert front_line.get_xdata() == pytest.approx(
-            [energy_data.means(metric)[policy] for policy in front]
-        )
+        assert front_line.get_xdata() == pytest.approx([energy_data.means(metric)[policy] for policy in front])
         filled = [line for line in axes.lines if line.get_marker() == "o" and line.get_fillstyle() == "full"]
         assert len(filled) == len(front)
         boxes = [label.get_window_extent(renderer) for label in axes.texts]
@@ -200,9 +194,7 @@ def test_bins_are_exact_means():
         length = (edge[-1] - edge[0]) / bins
         assert data.sum() * length == pytest.approx(value @ np.diff(edge))
     equal = np.linspace(0, 10, 60)
-    assert (
-        interactive.binned(equal, value, 59) is value or (interactive.binned(equal, value, 59) == value).all()
-    )
+    assert interactive.binned(equal, value, 59) is value or (interactive.binned(equal, value, 59) == value).all()
 
 
 def test_signals_are_cut_to_the_time_range():
@@ -237,8 +229,7 @@ def test_energy_without_curves_or_with_one_policy(energy_run):
 def test_signal_text_is_escaped(energy_run):
     record = energy_run.energy
     signals = tuple(
-        replace(s, name=f"{s.name} {NASTY}", description=NASTY, unit=f"{s.unit}{NASTY} $")
-        for s in record.signals
+        replace(s, name=f"{s.name} {NASTY}", description=NASTY, unit=f"{s.unit}{NASTY} $") for s in record.signals
     )
     text = page([replace(energy_run, energy=replace(record, signals=signals, notes=(NASTY,)))])
     assert "<b onload" not in text

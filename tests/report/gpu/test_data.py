@@ -12,13 +12,7 @@ import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
 from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.gpu.data import (
-    PANELS,
-    SPEED_METRICS,
-    GpuData,
-    missing_gpu_data,
-    sentences,
-)
+from kilowait.report.gpu.data import PANELS, SPEED_METRICS, GpuData, missing_gpu_data, sentences
 from kilowait.report.summary import summary
 from kilowait.synth import gpu_workload
 from tests.report.conftest import comparison_of, jobs_of
@@ -69,9 +63,7 @@ def test_metrics_equal_the_evaluation(gpus):
         recomputed = gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         saved = gpus.gpus[gpus.labels[policy]]
         for name, value in row.items():
-            assert value == pytest.approx(
-                saved[name] if name in SPEED_METRICS else recomputed[name], nan_ok=True
-            ), name
+            assert value == pytest.approx(saved[name] if name in SPEED_METRICS else recomputed[name], nan_ok=True), name
         assert row["gpu_utilization"] == pytest.approx(gpus.values("utilization")[policy, 0])
         assert_equal_rows(gpu_data.types[policy], by_type(log, GPUS, horizon_s=window.horizon))
         assert_equal_rows(gpu_data.priorities[policy], by_priority(log))
@@ -93,13 +85,9 @@ def test_windows_are_combined():
         gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         for log, window in zip(logs, comparison.windows, strict=True)
     ]
-    assert gpu_data.table[1]["mean_jct_s"] == pytest.approx(
-        np.mean([row["mean_jct_s"] for row in recomputed])
-    )
+    assert gpu_data.table[1]["mean_jct_s"] == pytest.approx(np.mean([row["mean_jct_s"] for row in recomputed]))
     hours = sum(row["gpu_hours"] for log in logs for row in by_type(log, GPUS) if row["type"] == "A100")
-    assert next(row for row in gpu_data.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(
-        hours
-    )
+    assert next(row for row in gpu_data.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(hours)
     jobs = sum(int(window.evaluated.sum()) for window in comparison.windows)
     assert sum(row["jobs"] for row in gpu_data.priorities[1]) == jobs
 
@@ -118,9 +106,7 @@ def test_series_are_shares_of_each_type(gpus):
 def test_small_types_are_drawn_together():
     """Ten types of one node: six are drawn separately, four combined, and the sum is all allocated GPUs."""
     names = ("A100", "V100", "T4", "P100", "K80", "L4", "A10", "A30", "H100", "P40")
-    large_cluster = kw.Cluster(
-        tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names)
-    )
+    large_cluster = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names))
     comparison = kw.compare(gpu_workload(80, large_cluster, load=1.2, seed=1), large_cluster, ["fcfs"])
     gpu_data = GpuData.of(ComparisonData(comparison, 0))
     assert len(gpu_data.sizes) == PANELS

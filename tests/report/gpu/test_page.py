@@ -10,12 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kilowait.evaluation.storage import (
-    comparison_of_runs,
-    load_run,
-    save_comparison,
-    save_run,
-)
+from kilowait.evaluation.storage import comparison_of_runs, load_run, save_comparison, save_run
 from kilowait.report import page, write_report
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gpu.data import GpuData
@@ -76,9 +71,7 @@ def test_missing_data_is_reported_in_the_page(gpus):
     assert "has no cluster description" in text
     assert "GPUs over time" not in headings(text)
     assert tiles(text)[0] == "mean bounded slowdown"
-    without_allocations = replace(
-        gpus, logs=lambda index, window: replace(gpus.logs(index, window), pieces=None)
-    )
+    without_allocations = replace(gpus, logs=lambda index, window: replace(gpus.logs(index, window), pieces=None))
     text = page([without_allocations])
     assert "pieces.parquet is missing" in text
     assert "GPUs over time" not in headings(text)

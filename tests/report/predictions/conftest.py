@@ -18,9 +18,7 @@ NASTY = "</script><b onload=x>"
 @pytest.fixture(scope="session")
 def report():
     """The prediction report of three users with regular behaviour; the log name must be escaped."""
-    return prediction_report(
-        repetitive_log(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK
-    )
+    return prediction_report(repetitive_log(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +29,7 @@ def without_requests(report):
     shortened["importance"]["beeswarm"] = shortened["importance"]["beeswarm"][:2]
     for row in shortened["scores"]:
         if row["name"] == "request":
-            row |= {
-                "jobs": 0,
-                "accuracy": None,
-                "log_rmse": None,
-                "mae_s": None,
-                "underprediction_rate": None,
-            }
+            row |= {"jobs": 0, "accuracy": None, "log_rmse": None, "mae_s": None, "underprediction_rate": None}
     shortened["histogram"]["cells"]["request"] = []
     for row in shortened["drift"]["rows"]:
         row["request"] = None

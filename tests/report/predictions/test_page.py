@@ -112,9 +112,7 @@ def test_outliers_are_drawn_at_the_edge(report):
 def test_saved_figures(page_and_figures):
     from matplotlib.image import imread
 
-    assert {path.stem for path in page_and_figures[1].glob("*.png")} == {
-        f"predictions-{name}" for name in FIGURES
-    }
+    assert {path.stem for path in page_and_figures[1].glob("*.png")} == {f"predictions-{name}" for name in FIGURES}
     for name in FIGURES:
         pixels = imread(page_and_figures[1] / f"predictions-{name}.png")[..., :3]
         assert 0.01 < (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean() < 0.95, name
@@ -125,13 +123,7 @@ def test_report_needs_only_the_folder(without_requests, tmp_path):
         "import sys; from kilowait.report import write_report; write_report(sys.argv[1:2], sys.argv[2]); "
         "sys.exit(any(name in sys.modules for name in ('lightgbm', 'numba', 'torch', 'kilowait.predict')))"
     )
-    run = [
-        sys.executable,
-        "-c",
-        code,
-        str(saved(tmp_path / "first", without_requests)),
-        str(tmp_path / "x.html"),
-    ]
+    run = [sys.executable, "-c", code, str(saved(tmp_path / "first", without_requests)), str(tmp_path / "x.html")]
     assert subprocess.run(run, check=False).returncode == 0
 
 
@@ -141,10 +133,7 @@ def test_page_in_a_browser(browser, page_and_figures):
         context = browser.new_context(offline=True, viewport={"width": width, "height": 800})
         tab = context.new_page()
         tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on(
-            "console",
-            lambda sentences: problems.append(sentences.text) if sentences.type == "error" else None,
-        )
+        tab.on("console", lambda sentences: problems.append(sentences.text) if sentences.type == "error" else None)
         tab.goto(page_and_figures[0].as_uri())
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
         assert tab.locator("figure.drawn svg").count() == len(FIGURES)

@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation.storage import SyntheticScoreFolder, open_folder, plain_json
-from kilowait.report.synthetic.data import (
-    SyntheticScoreData,
-    calendar_sentence,
-    caveats,
-    summary,
-    tiles,
-)
+from kilowait.report.synthetic.data import SyntheticScoreData, calendar_sentence, caveats, summary, tiles
 from kilowait.report.synthetic.tables import distance_table, outcome_table, privacy_table
 from kilowait.report.synthetic.time_series_figures import cycles
 from tests.report.synthetic.conftest import saved
@@ -78,25 +72,15 @@ def test_copied_jobs_are_detected(page_and_figures, copied):
 def test_privacy_sentences_without_copies(copied):
     data = score_data(copied)
     leaks = dict(data.results["privacy"])
-    leaks |= {
-        "copies": 0.21,
-        "copies_of_held_out": 0.2,
-        "copied_pairs": 0.01,
-        "copied_pairs_of_held_out": 0.01,
-    }
+    leaks |= {"copies": 0.21, "copies_of_held_out": 0.2, "copied_pairs": 0.01, "copied_pairs_of_held_out": 0.01}
     leaks |= {"nearer_to_seen": 0.51, "membership_advantage": 0.02}
     sentence = summary(score_data(copied, privacy=leaks, exceeded_limits=[]))[4]
     assert (
-        sentence.startswith("No privacy leak beyond")
-        and "21.0 %" in sentence
-        and "2.0 percentage points" in sentence
+        sentence.startswith("No privacy leak beyond") and "21.0 %" in sentence and "2.0 percentage points" in sentence
     )
     leaks |= {"nearer_to_seen": 0.62}
     sentence = summary(score_data(copied, privacy=leaks, exceeded_limits=["nearer_to_seen"]))[4]
-    assert (
-        sentence.startswith("Some information leaks, but no sequences of jobs were copied")
-        and "62.0 %" in sentence
-    )
+    assert sentence.startswith("Some information leaks, but no sequences of jobs were copied") and "62.0 %" in sentence
     assert 'class="marked"><th scope="row">nearer' in privacy_table(leaks, ["nearer_to_seen"])
 
 
@@ -127,9 +111,7 @@ def test_classifier_sentences(minimal, auc, words):
     changed = {**data.fidelity, "auc": auc, "feature_importance": {"same_account": 0.8, "hour": 0.05}}
     sentence = summary(score_data(minimal, fidelity=changed))[1]
     assert words in sentence
-    assert ("most important features are same account as the user’s previous job (80.0 %)." in sentence) is (
-        auc > 0.55
-    )
+    assert ("most important features are same account as the user’s previous job (80.0 %)." in sentence) is (auc > 0.55)
 
 
 @pytest.mark.parametrize(
@@ -149,11 +131,7 @@ def test_wait_sentences(minimal, near, words):
 
 
 def test_calendar_sentences(minimal):
-    assert (
-        len(summary(score_data(minimal, calendar=0.3)))
-        == len(summary(score_data(minimal, calendar=None)))
-        == 5
-    )
+    assert len(summary(score_data(minimal, calendar=0.3))) == len(summary(score_data(minimal, calendar=None))) == 5
     assert "The calendar is that of the real log" in summary(score_data(minimal, calendar=0.93))[-1]
     assert "The calendar is not that of the real log" in calendar_sentence(score_data(minimal, calendar=0.3))
     assert "is unknown" in calendar_sentence(score_data(minimal, calendar=None))
@@ -192,9 +170,7 @@ def test_caveat_on_short_logs(copied):
 
 
 def test_caveats_name_missing_columns(minimal):
-    sentence = " ".join(
-        caveats(score_data(minimal, missing_columns={"energy_j": "synthetic", "queue": "real"}))
-    )
+    sentence = " ".join(caveats(score_data(minimal, missing_columns={"energy_j": "synthetic", "queue": "real"})))
     assert "because the synthetic workload does not contain them: energy." in sentence
     assert "because the real log does not contain them: queue." in sentence
 
@@ -218,9 +194,7 @@ def test_page_in_a_browser(browser, page_and_figures):
         context = browser.new_context(offline=True, viewport={"width": width, "height": 800})
         tab = context.new_page()
         tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on(
-            "console", lambda sentence: problems.append(sentence.text) if sentence.type == "error" else None
-        )
+        tab.on("console", lambda sentence: problems.append(sentence.text) if sentence.type == "error" else None)
         tab.goto(page_and_figures[0].as_uri())
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
         assert tab.locator("figure.drawn svg").count() == len(FIGURES)

@@ -23,14 +23,8 @@ def evaluation(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0)
         {
             "label": label,
             "kind": kind,
-            "metrics": {
-                "mean_bsld": float(row.mean()),
-                "mean_wait_s": 60.0 * (index + 1),
-                "starved_jobs": None,
-            },
-            "intervals": {
-                "mean_bsld": {key: getattr(tests.means[index], key) for key in ("mean", "low", "high")}
-            },
+            "metrics": {"mean_bsld": float(row.mean()), "mean_wait_s": 60.0 * (index + 1), "starved_jobs": None},
+            "intervals": {"mean_bsld": {key: getattr(tests.means[index], key) for key in ("mean", "low", "high")}},
         }
         for index, (label, kind, row) in enumerate(zip(LABELS, kinds, values, strict=True))
     ]
@@ -65,11 +59,7 @@ def explained(attention=True, whole=True):
     weights = [[0.2, 0.2, 0.2, 0.4], [0.1, 0.6, 0.1, 0.2], [0.3, 0.3, 0.3, 0.1]]
     attention_data = {"jobs": [job, {}], "whole": True, "weights": weights}
     case = {"which": "the longest queue", "choices": 12, "margin": 1.0, "usual": -0.25, "chosen": job}
-    case |= {
-        "other": {"nodes": 1.0, "wait_s": 0.0},
-        "parts": parts,
-        "attention": attention_data if attention else None,
-    }
+    case |= {"other": {"nodes": 1.0, "wait_s": 0.0}, "parts": parts, "attention": attention_data if attention else None}
     second = {**case, "which": "the most doubtful choice", "margin": 1e-6, "other": {}, "attention": None}
     score = "logits" if whole else "scores"
     return {"score": score, "choices": 900, "measured": 96, "usual": usual, "cases": [case, second]}
@@ -96,8 +86,7 @@ def updates(count=6):
 def generations(count=6):
     """Training history of CMA-ES."""
     return [
-        {"number": n, "training": 1 - n / 50, "validation": None if n % 2 else 1 - n / 40}
-        for n in range(1, count + 1)
+        {"number": n, "training": 1 - n / 50, "validation": None if n % 2 else 1 - n / 40} for n in range(1, count + 1)
     ]
 
 

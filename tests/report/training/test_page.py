@@ -12,13 +12,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.report import write_report
 from tests.report.test_page import read
-from tests.report.training.conftest import (
-    NASTY,
-    evaluation,
-    explained,
-    generations,
-    updates,
-)
+from tests.report.training.conftest import NASTY, evaluation, explained, generations, updates
 
 NETWORK = {"objective": "slowdown=1", "training": updates(), "explained": explained(), "judged": evaluation()}
 SEARCH = {
@@ -111,9 +105,7 @@ def test_significance_results_match_the_evaluation(agent_folder, tmp_path):
     assert '<b class="best">3.03' in rows["saf"]
     few = evaluation(((2.0, 9.0), (3.0, 3.2), (9.0, 9.5)))
     text = page_of(agent_folder("few", {**NETWORK, "judged": few}), tmp_path)
-    assert "The difference between the agent and the best priority policy, saf, is not significant." in plain(
-        text
-    )
+    assert "The difference between the agent and the best priority policy, saf, is not significant." in plain(text)
 
 
 def test_gpu_agents_are_evaluated_by_completion_time(agent_folder, tmp_path):
@@ -149,11 +141,7 @@ def test_power_agents_are_evaluated_by_energy_too(agent_folder, tmp_path):
             "fcfs, dvfs=1.1": row,
         },
         "front": ["saf, dvfs=1.1"],
-        "margin": {
-            "objective_ratio": [0.5, 0.4, 0.6],
-            "delay_ratio": [1.0, 0.9, 1.1],
-            "nondominated_share": 1.0,
-        },
+        "margin": {"objective_ratio": [0.5, 0.4, 0.6], "delay_ratio": [1.0, 0.9, 1.1], "nondominated_share": 1.0},
     }
     text = page_of(agent_folder("power", {**NETWORK, "judged": results}), tmp_path)
     read(text)
@@ -243,8 +231,7 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
     three = {**front, "terms": {**front["terms"], "sla": "late"}, "units": {**front["units"], "sla": 1.0}}
     options = {"preference": 0.0, "metrics": 0.1, "intervals": [0.0, 0.2]}
     three["points"] = [
-        {**each, **{name: {**each[name], "sla": value} for name, value in options.items()}}
-        for each in front["points"]
+        {**each, **{name: {**each[name], "sla": value} for name, value in options.items()}} for each in front["points"]
     ]
     three["reference"] = {"name": "saf", "metrics": {**front["reference"]["metrics"], "sla": 0.3}}
     table = page_of(agent_folder("three", {**NETWORK, "front": three}), tmp_path)

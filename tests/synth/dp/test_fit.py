@@ -10,12 +10,7 @@ import pytest
 
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.synth import fit_generator, load_generator
-from kilowait.synth.dp.noisy_counts import (
-    MAX_ENTRIES,
-    Count,
-    noisy_counts,
-    shares,
-)
+from kilowait.synth.dp.noisy_counts import MAX_ENTRIES, Count, noisy_counts, shares
 from kilowait.synth.dp.public_bins import (
     REQUESTS_S,
     public_runtime_tokenizer,
@@ -39,9 +34,7 @@ class TestCounting:
             full = Count(category, user, 7, max_entries)
             without = Count(category[user != 3], user[user != 3], 7, max_entries)
             # The same random state for both counts: only the bound is compared.
-            counts = [
-                noisy_counts({"a": count}, 0.0, np.random.default_rng(1))[0]["a"] for count in (full, without)
-            ]
+            counts = [noisy_counts({"a": count}, 0.0, np.random.default_rng(1))[0]["a"] for count in (full, without)]
             assert counts[0].sum() - counts[1].sum() <= 1 + 1e-9
             assert counts[0].sum() <= 30 + 1e-9
 
@@ -168,12 +161,7 @@ class TestTraining:
         schema = log_schema(log(400))
         rows = rows_of(log(400), schema)
         shape = NetworkShape(
-            sizes=(3, 5),
-            conditions=(1, 24, 7, 32, 12, 14, 48, 24),
-            copied=(1,),
-            width=8,
-            layers=1,
-            frequent_jobs=1,
+            sizes=(3, 5), conditions=(1, 24, 7, 32, 12, 14, 48, 24), copied=(1,), width=8, layers=1, frequent_jobs=1
         )
         calendar = without_job_content(calendar_without_jobs(rows, 0.0, 1800.0), shape.copied, shape.sizes)
         codes = np.random.default_rng(0).integers(0, 3, (400, 2))
@@ -190,10 +178,7 @@ class TestTraining:
             low, high = user_ranges[1]
             rows_of_user = torch.arange(low, min(high, low + train.SEQUENCE_JOBS))[None]
             batch = make_batch(
-                tensors,
-                rows_of_user,
-                torch.zeros_like(rows_of_user),
-                torch.ones_like(rows_of_user, dtype=torch.bool),
+                tensors, rows_of_user, torch.zeros_like(rows_of_user), torch.ones_like(rows_of_user, dtype=torch.bool)
             )
             next_job_loss(module.network, batch).backward()
             for name, weight in module.named_parameters():
@@ -217,10 +202,7 @@ class TestTraining:
         pytest.importorskip("opacus")
         from kilowait.synth.dp import train
 
-        assert train._sample_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
-            0,
-            2,
-        )
+        assert train._sample_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (0, 2)
         generator = fit_generator(log(), "transformer", **{**TINY, "dp_rate": 1e-9})
         assert generator.privacy["epsilon"] <= 8
 
@@ -242,9 +224,7 @@ class TestFolder:
         assert privacy["taken as public"] and privacy["not covered"]
         loaded = load_generator(tmp_path)
         assert loaded.privacy == privacy
-        assert np.array_equal(
-            loaded.sample(200, seed=1)["runtime_s"], generator.sample(200, seed=1)["runtime_s"]
-        )
+        assert np.array_equal(loaded.sample(200, seed=1)["runtime_s"], generator.sample(200, seed=1)["runtime_s"])
 
     def test_samples_are_on_the_grid(self, generator):
         jobs = generator.sample(500, seed=1)

@@ -34,9 +34,7 @@ def folder(tmp_path):
 @pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed next to kilowait")
 @pytest.mark.parametrize("name", [name for name in EXTERNAL_GENERATORS if name.startswith("sdv:")])
 def test_error_without_sdv_names_installation_and_licence(name):
-    with pytest.raises(
-        InputError, match="has no library sdv.*pip install sdv.*Business Source License"
-    ) as error:
+    with pytest.raises(InputError, match="has no library sdv.*pip install sdv.*Business Source License") as error:
         fit_generator(log(), name)
     assert sys.executable in str(error.value)
 
@@ -48,9 +46,7 @@ def test_error_without_realtabformer_names_installation():
 
 
 def test_pickles_are_not_loaded_without_permission(folder):
-    message = (
-        "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
-    )
+    message = "contains a pickle of sdv:TVAE, and loading it runs any code in it; .* --allow-pickle-with PYTHON"
     with pytest.raises(InputError, match=message):
         load_generator(folder)
     assert "runs any code in it" in json.loads((folder / "card.json").read_text())["warning"]

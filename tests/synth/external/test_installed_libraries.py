@@ -28,9 +28,7 @@ def python_of(name: str) -> str:
 
 
 def fitted(name: str, jobs: JobTable, **options: object) -> Generator:
-    return fit_generator(
-        jobs, name, seed=3, python=python_of(name), **QUICK.get(name, {"epochs": 1}), **options
-    )
+    return fit_generator(jobs, name, seed=3, python=python_of(name), **QUICK.get(name, {"epochs": 1}), **options)
 
 
 @pytest.fixture(scope="module", params=EXTERNAL_GENERATORS)
@@ -46,9 +44,7 @@ def test_generator_properties(generator, tmp_path):
     assert len(sample) == 700 and set(sample.columns) == set(real.columns)
     for column in ("nodes", "estimate_s", "gpus", "queue", "status"):
         assert set(sample[column].tolist()) <= set(real[column].tolist()), column
-    assert (sample["runtime_s"] - sample["estimate_s"]).max() <= (
-        real["runtime_s"] - real["estimate_s"]
-    ).max()
+    assert (sample["runtime_s"] - sample["estimate_s"]).max() <= (real["runtime_s"] - real["estimate_s"]).max()
     assert (sample["runtime_s"] >= 0).all() and (np.diff(sample["submit_s"]) >= 0).all()
     assert "user" not in sample.labels and set(sample["user"].tolist()) <= set(range(1, 13))
     assert 0 < np.isnan(sample["energy_j"]).mean() < 1 and np.nanmin(sample["energy_j"]) >= 0
@@ -73,8 +69,7 @@ def test_refit_is_identical_and_reports_progress(generator):
 def test_log_with_the_minimum_of_columns(name):
     full_log = log(150)
     real = JobTable(
-        job_id=full_log["job_id"],
-        **{column: full_log[column] for column in ("submit_s", "runtime_s", "nodes")},
+        job_id=full_log["job_id"], **{column: full_log[column] for column in ("submit_s", "runtime_s", "nodes")}
     )
     sample = fitted(name, real).sample(200)
     assert sample.columns == real.columns and np.array_equal(sample["estimate_s"], sample["runtime_s"])

@@ -57,11 +57,9 @@ def test_generated_values_are_mapped_to_values_of_the_log(schema_and_rows):
     assert np.diff(restored["submit_s"]).tolist() == [gaps.min(), gaps.max(), gaps.min()]
     assert restored["nodes"].tolist() == [1, 4, 16, 64]
     assert restored["estimate_s"].tolist() == [600, 3600, 7200, 600]
-    assert restored["runtime_s"].tolist() == [
-        rows["runtime_s"][1:].min(),
-        10,
-        rows["runtime_s"][1:].max(),
-    ] + [rows["runtime_s"][1:].min()]
+    assert restored["runtime_s"].tolist() == [rows["runtime_s"][1:].min(), 10, rows["runtime_s"][1:].max()] + [
+        rows["runtime_s"][1:].min()
+    ]
     assert restored["user"].tolist() == [0, 3, 11, 11]
 
 

@@ -42,9 +42,7 @@ def test_progress_bars_are_forwarded(program, tmp_path):
 
 
 def test_error_is_the_last_line_of_output(program, tmp_path):
-    with pytest.raises(
-        InputError, match="fitting, the library failed in .*/python: ValueError: too few"
-    ) as error:
+    with pytest.raises(InputError, match="fitting, the library failed in .*/python: ValueError: too few") as error:
         run(program("echo Traceback >&2; echo 'ValueError: too few' >&2; exit 1"), tmp_path)
     assert "Traceback" in str(error.value.__cause__)
 
@@ -80,14 +78,10 @@ def test_interruption_ends_the_worker(program, tmp_path):
 def test_environment_of_the_worker(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    echo = program(
-        f"echo path=$PYTHONPATH seed=$PYTHONHASHSEED gpus=$CUDA_VISIBLE_DEVICES > {tmp_path}/environment"
-    )
+    echo = program(f"echo path=$PYTHONPATH seed=$PYTHONHASHSEED gpus=$CUDA_VISIBLE_DEVICES > {tmp_path}/environment")
     run(echo, tmp_path)
     assert (tmp_path / "environment").read_text() == "path= seed=0 gpus=\n"
-    run_worker(
-        echo, "fit", tmp_path, use_gpu=True, install="", activity="fitting", progress=lambda what, share: None
-    )
+    run_worker(echo, "fit", tmp_path, use_gpu=True, install="", activity="fitting", progress=lambda what, share: None)
     assert (tmp_path / "environment").read_text() == "path= seed=0 gpus=0,1\n"
 
 

@@ -53,9 +53,7 @@ def tables(draw: st.DrawFn) -> JobTable:
 def test_coarsening_preserves_constraints(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
     coarsened = coarsen(jobs, steps)
     assert (np.diff(coarsened["submit_s"]) >= 0).all()  # submissions keep their order
-    assert (
-        (coarsened["runtime_s"] <= coarsened["estimate_s"]) >= (jobs["runtime_s"] <= jobs["estimate_s"])
-    ).all()
+    assert ((coarsened["runtime_s"] <= coarsened["estimate_s"]) >= (jobs["runtime_s"] <= jobs["estimate_s"])).all()
     assert ((coarsened["cancel_s"] >= coarsened["submit_s"]) >= (jobs["cancel_s"] >= jobs["submit_s"])).all()
     assert ((coarsened["begin_s"] >= coarsened["submit_s"]) >= (jobs["begin_s"] >= jobs["submit_s"])).all()
     assert (coarsened["submit_s"] <= jobs["submit_s"]).all()
@@ -93,8 +91,7 @@ def test_coarsening_example() -> None:
         gpus=[0, 1, 6], gpu_milli=[1000, 500, 1000], cpu_utilization=[0.04, 0.97, np.nan], meta={"max_procs": 100},
     )  # fmt: skip
     coarsened = coarsen(
-        jobs,
-        parse_coarsening("submit_s=60s,runtime_s=10s,estimate_s=15m,nodes=64,gpus=4,cpu_utilization=0.1"),
+        jobs, parse_coarsening("submit_s=60s,runtime_s=10s,estimate_s=15m,nodes=64,gpus=4,cpu_utilization=0.1")
     )
     assert coarsened["submit_s"].tolist() == [0, 60, 60]
     assert coarsened["runtime_s"].tolist() == [10, 10, 3600]

@@ -19,12 +19,7 @@ from kilowait.traces.anonymize import (
     make_plan,
     parse_coarsening,
 )
-from kilowait.traces.anonymize.k_anonymity import (
-    choose_quasi_identifiers,
-    coded,
-    counted,
-    known_of,
-)
+from kilowait.traces.anonymize.k_anonymity import choose_quasi_identifiers, coded, counted, known_of
 from kilowait.traces.anonymize.suggest import suggest_rules
 
 HOUR, DAY = 3600.0, 86400.0
@@ -56,17 +51,12 @@ def test_check_equals_plain_counting(jobs: JobTable, k: int) -> None:
     user = jobs["user"].tolist()
     has_users = any(name >= 0 for name in user)
     users_in_class = {
-        class_key: len({user[row] for row in rows} if has_users else rows)
-        for class_key, rows in members.items()
+        class_key: len({user[row] for row in rows} if has_users else rows) for class_key, rows in members.items()
     }
     below = {row for class_key, rows in members.items() if users_in_class[class_key] < k for row in rows}
-    single_user_rows = {
-        row for class_key, rows in members.items() if users_in_class[class_key] == 1 for row in rows
-    }
+    single_user_rows = {row for class_key, rows in members.items() if users_in_class[class_key] == 1 for row in rows}
     check = check_k_anonymity(jobs, jobs["user"], k, ["nodes", "queue", "hour"])
-    assert check.classes == len(members) and check.classes_below == sum(
-        p < k for p in users_in_class.values()
-    )
+    assert check.classes == len(members) and check.classes_below == sum(p < k for p in users_in_class.values())
     assert np.flatnonzero(check.below).tolist() == sorted(below) and check.jobs_below == len(below)
     assert check.users_below == len({user[row] for row in below} - {-1})
     assert check.users_alone == len({user[row] for row in single_user_rows} - {-1})
@@ -91,15 +81,10 @@ def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, time_col
             dropped.append(remedy.column)
         else:
             steps_so_far[remedy.column] = remedy.step
-        steps = (
-            parse_coarsening(",".join(f"{c}={s}" for c, s in steps_so_far.items())) if steps_so_far else None
-        )
+        steps = parse_coarsening(",".join(f"{c}={s}" for c, s in steps_so_far.items())) if steps_so_far else None
         remaining = [name for name in quasi if name not in dropped]
         anonymized = anonymize(jobs, KEY, make_plan(jobs, drop=dropped, coarsen=steps), k=k, quasi=remaining)
-        assert (anonymized.check.jobs_below, anonymized.check.users_below) == (
-            remedy.jobs_below,
-            remedy.users_below,
-        )
+        assert (anonymized.check.jobs_below, anonymized.check.users_below) == (remedy.jobs_below, remedy.users_below)
 
 
 def test_more_classes_than_an_int64_can_encode() -> None:
@@ -123,9 +108,7 @@ def test_jobs_of_one_user_do_not_hide_that_user() -> None:
     assert check.counted_in == "users"
     without_users = check_k_anonymity(JOBS, np.full(4, -1), 2, ["nodes"])
     assert (without_users.jobs_below, without_users.users, without_users.counted_in) == (0, 0, "jobs")
-    with pytest.raises(
-        InputError, match="2 of 4 jobs are in 1 classes of fewer than 2 users; coarsen or drop"
-    ):
+    with pytest.raises(InputError, match="2 of 4 jobs are in 1 classes of fewer than 2 users; coarsen or drop"):
         check.refuse()
     without_users.refuse()
 

@@ -8,14 +8,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
-from kilowait.traces.anonymize import (
-    META_RULES,
-    RULES,
-    make_plan,
-    parse_coarsening,
-    parse_names,
-    parse_shift,
-)
+from kilowait.traces.anonymize import META_RULES, RULES, make_plan, parse_coarsening, parse_names, parse_shift
 
 JOBS = JobTable(
     job_id=[10, 20], submit_s=[0, 5], runtime_s=[60, 30], estimate_s=[90, 30], nodes=[4, 1], user=[0, 1], name=[0, 1],
@@ -38,9 +31,7 @@ def test_rules_are_consistent() -> None:
             assert name in LABEL_COLUMNS
         if rule.clock:
             assert np.dtype(COLUMNS[name].dtype).kind == "f" and rule.action == "keep"
-    time_columns = {
-        name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")
-    }
+    time_columns = {name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")}
     assert {name for name, rule in RULES.items() if rule.clock} == time_columns
     assert RULES["name"].action == "drop" and RULES["user"].action == RULES["account"].action == "hash"
     assert META_RULES["source"] == META_RULES["header"] == META_RULES["ledger"] == "drop"
@@ -71,9 +62,7 @@ def test_plan_options() -> None:
     assert descriptions["after_id"] == descriptions["think_s"] == "dropped"
     assert descriptions["submit_s"] == "rounded to multiples of 1h"  # no dates, nothing moved
     assert plan.meta["header"] == "keep" and plan.absent == ("qos", "gpus")
-    dated = JobTable(
-        job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], begin_s=[3], meta={"unix_start_s": 9}
-    )
+    dated = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], begin_s=[3], meta={"unix_start_s": 9})
     descriptions = make_plan(dated, coarsen=parse_coarsening("submit_s=1h"), shift=604800.0).words()
     assert descriptions["begin_s"] == descriptions["submit_s"] == "rounded to multiples of 1h, dates moved"
 
@@ -84,10 +73,7 @@ def test_plan_options() -> None:
         ({"hashed": ["nodes"]}, "nodes cannot be hashed, only names can: user, account"),
         ({"drop": ["submit_s"]}, "submit_s cannot be dropped, because it is a required column; coarsen it"),
         ({"keep": ["job_id"]}, "job_id cannot be kept: .* they are renumbered"),
-        (
-            {"keep": ["ledger"]},
-            "ledger cannot be kept: it describes the original file, which is not published",
-        ),
+        ({"keep": ["ledger"]}, "ledger cannot be kept: it describes the original file, which is not published"),
         ({"keep": ["user"], "drop": ["user"]}, "user is to be both kept and dropped; choose one"),
         ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsened"),
     ],
@@ -100,9 +86,7 @@ def test_contradictory_options_are_refused(options: dict[str, list[str]], messag
 def test_misspelt_names() -> None:
     with pytest.raises(UnknownNameError, match="unknown column or field of a log 'usr'; did you mean 'user'"):
         make_plan(JOBS, drop=["usr"])
-    with pytest.raises(
-        UnknownNameError, match="unknown column to coarsen 'runtime'; did you mean 'runtime_s'"
-    ):
+    with pytest.raises(UnknownNameError, match="unknown column to coarsen 'runtime'; did you mean 'runtime_s'"):
         parse_coarsening("runtime=10s")
 
 

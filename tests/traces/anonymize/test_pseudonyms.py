@@ -43,10 +43,7 @@ def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     [
         ("", "the key has 0 bytes, but needs at least 32"),
         ("00" * 31, "the key has 31 bytes"),
-        (
-            "correct horse battery staple",
-            "does not contain a key of 64 hexadecimal digits; create one with --new-key",
-        ),
+        ("correct horse battery staple", "does not contain a key of 64 hexadecimal digits; create one with --new-key"),
         ("0" * 65, "does not contain a key"),
     ],
 )
@@ -68,9 +65,7 @@ def test_key_file_errors(tmp_path: Path) -> None:
     path = tmp_path / "site.key"
     KEY.save(path)
     path.chmod(0o644)
-    with pytest.raises(
-        InputError, match=r"readable by all users of this system \(mode 0644\); restrict it: chmod 600"
-    ):
+    with pytest.raises(InputError, match=r"readable by all users of this system \(mode 0644\); restrict it: chmod 600"):
         PseudonymKey.read(path)
     path.chmod(0o640)  # a group of administrators may share one
     assert PseudonymKey.read(path) == KEY
@@ -139,13 +134,9 @@ def test_dictionary_attack_without_the_key_fails() -> None:
 
 
 def test_collisions_are_errors() -> None:
-    with pytest.raises(
-        InputError, match=r"user 'user\d+' and 'user\d+' both become user_\w: 1 hexadecimal digits"
-    ):
+    with pytest.raises(InputError, match=r"user 'user\d+' and 'user\d+' both become user_\w: 1 hexadecimal digits"):
         pseudonyms(KEY, "user", NAMES[:20], digits=1)
-    with pytest.raises(
-        InputError, match="both become .*numbers up to 10 are too few here; write Parquet or CSV"
-    ):
+    with pytest.raises(InputError, match="both become .*numbers up to 10 are too few here; write Parquet or CSV"):
         pseudonym_numbers(KEY, "user", NAMES[:20], most=10)
     assert len(set(pseudonym_numbers(KEY, "user", NAMES))) == len(NAMES)
     assert all(1 <= number < 2**31 - 1 for number in pseudonym_numbers(KEY, "user", NAMES))

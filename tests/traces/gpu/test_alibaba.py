@@ -99,9 +99,7 @@ def test_pai_tables_are_joined(tmp_path: Path) -> None:
     )  # One is dropped later: it never ended.
     assert [jobs.labels["user"][code] for code in jobs["user"][:3]] == ["b0b0b0b0b0b0"] + ["c0c0c0c0c0c0"] * 2
     assert jobs["user"][4] == -1
-    assert [jobs.labels["gpu_types"][code] if code >= 0 else "" for code in jobs["gpu_types"]] == [
-        "V100M32"
-    ] + [""] * 4
+    assert [jobs.labels["gpu_types"][code] if code >= 0 else "" for code in jobs["gpu_types"]] == ["V100M32"] + [""] * 4
     assert jobs.labels["model"] == ("nmt",)
     assert entry_count(ledger, "other files in the folder") == 0
 

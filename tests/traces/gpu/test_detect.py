@@ -21,9 +21,7 @@ from .conftest import Read
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
 def test_formats_are_detected_by_content(name: str) -> None:
     assert find_format(sample_files.SAMPLES[name].encode()) == sample_files.FORMAT_OF[name]
-    assert (
-        find_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()) == sample_files.FORMAT_OF[name]
-    )
+    assert find_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()) == sample_files.FORMAT_OF[name]
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
@@ -72,9 +70,7 @@ def test_every_format_has_a_reader_and_is_documented(project: Path) -> None:
 
 
 def test_node_list_is_not_a_log(read: Read) -> None:
-    with pytest.raises(
-        TraceError, match="list of nodes, not of jobs; read it with kilowait.traces.read_nodes"
-    ):
+    with pytest.raises(TraceError, match="list of nodes, not of jobs; read it with kilowait.traces.read_nodes"):
         read("sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\n")
 
 
@@ -96,12 +92,7 @@ def test_folders_with_no_or_several_traces(tmp_path: Path) -> None:
 
 
 def test_broken_rows_are_counted(read: Read) -> None:
-    text = (
-        sample_files.SIA
-        + "2017-10-09 06:13:03,1\n"
-        + '"2017-10-09 06:13:04","5","2","10","a,b"\n'
-        + "# note\n\n"
-    )
+    text = sample_files.SIA + "2017-10-09 06:13:03,1\n" + '"2017-10-09 06:13:04","5","2","10","a,b"\n' + "# note\n\n"
     jobs, ledger = read(text)
     assert len(jobs) == 3
     assert ledger.dropped == 1

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from kilowait.errors import TraceError
 from kilowait.traces import read_trace, read_trace_with_report
-from kilowait.traces.gpu.task_events import (
-    END,
-    SCHEDULE,
-    SUBMIT,
-    UPDATE,
-    task_intervals,
-)
+from kilowait.traces.gpu.task_events import END, SCHEDULE, SUBMIT, UPDATE, task_intervals
 from tests.traces.gpu import sample_files
 
 from .conftest import Read, entry_count
@@ -112,10 +106,7 @@ def test_instances_of_2019_as_csv_with_any_request_columns(read: Read) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 3),
-            st.integers(0, 1),
-            st.integers(0, 40),
-            st.sampled_from([SUBMIT, SCHEDULE, END, UPDATE]),
+            st.integers(0, 3), st.integers(0, 1), st.integers(0, 40), st.sampled_from([SUBMIT, SCHEDULE, END, UPDATE])
         ),
         min_size=1,
         max_size=30,
@@ -134,9 +125,7 @@ def test_task_intervals_against_a_reference(events: list[tuple[int, int, int, in
     end = max([begin, *times.tolist()])
     tasks = list(dict.fromkeys((job, task) for job, task, _, _ in events))
     for row, task_key in enumerate(tasks):
-        task_events = [
-            (time, kind) for job, task, time, kind in events if (job, task) == task_key and kind != UPDATE
-        ]
+        task_events = [(time, kind) for job, task, time, kind in events if (job, task) == task_key and kind != UPDATE]
         runtime_s, runs, last_s = 0, 0, begin
         running = bool(task_events) and task_events[0][1] == END
         runs += running
@@ -149,11 +138,7 @@ def test_task_intervals_against_a_reference(events: list[tuple[int, int, int, in
             last_s = now_s
         runtime_s += end - last_s if running else 0
         early = not task_events or task_events[0][1] != SUBMIT or task_events[0][0] == 0
-        assert (intervals.runtime_s[row], intervals.runs[row], bool(intervals.early[row])) == (
-            runtime_s,
-            runs,
-            early,
-        )
+        assert (intervals.runtime_s[row], intervals.runs[row], bool(intervals.early[row])) == (runtime_s, runs, early)
         assert intervals.submit_s[row] == (begin if early else task_events[0][0])
         assert bool(intervals.late[row]) == running
         assert bool(intervals.waiting[row]) == (not task_events or task_events[-1][1] == SUBMIT)

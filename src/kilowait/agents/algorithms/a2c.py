@@ -13,12 +13,7 @@ import torch
 
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.spec import Sizes
-from kilowait.agents.rl.device import (
-    DeviceTransfer,
-    TorchRng,
-    lower_precision,
-    use_device,
-)
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
@@ -26,12 +21,7 @@ from kilowait.agents.rl.gae import n_step_returns
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
-from kilowait.agents.rl.training_state import (
-    Progress,
-    TrainingState,
-    Validate,
-    WarmStart,
-)
+from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
 __all__ = ["A2CSettings", "train_a2c"]
 
@@ -97,9 +87,7 @@ def train_a2c(
     size = settings.n_steps * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
     with use_device(device, threads) as torch_device:
-        agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            torch_device
-        )
+        agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(torch_device)
         optimizer = torch.optim.Adam(
             agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
@@ -125,9 +113,7 @@ def train_a2c(
                     episodes.step(infos, done)
                     scale.step(rewards, done)
                     rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
-                transitions = rollout.close(
-                    observation, agent, scale.divisor if settings.normalize_rewards else 1.0
-                )
+                transitions = rollout.close(observation, agent, scale.divisor if settings.normalize_rewards else 1.0)
             returns = n_step_returns(
                 transitions["rewards"], rollout.next_values, transitions["terminated"], transitions["truncated"],
                 gamma=settings.gamma, n_steps=min(settings.n_step_return, settings.n_steps),
@@ -150,7 +136,5 @@ def train_a2c(
 
             policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
             losses = {"policy": policy_loss_, "value": value_loss_}
-            training.end_update(
-                observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
-            )
+            training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
         return training.result()

@@ -20,24 +20,14 @@ from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ
 from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.categorical_returns import project
-from kilowait.agents.rl.device import (
-    DeviceTransfer,
-    TorchRng,
-    lower_precision,
-    use_device,
-)
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
-from kilowait.agents.rl.training_state import (
-    Progress,
-    TrainingState,
-    Validate,
-    WarmStart,
-)
+from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
 __all__ = ["D3QNSettings", "train_d3qn"]
 
@@ -191,15 +181,11 @@ def _epsilon(settings: D3QNSettings, progress_share: float) -> float:
     """Share of random actions after this share of the training."""
     if settings.noisy:
         return 0.0
-    decayed = (
-        min(1.0, progress_share / settings.exploration_fraction) if settings.exploration_fraction else 1.0
-    )
+    decayed = min(1.0, progress_share / settings.exploration_fraction) if settings.exploration_fraction else 1.0
     return 1.0 + decayed * (settings.exploration_final_eps - 1.0)
 
 
-def _epsilon_greedy(
-    agent: DuelingQ, observation: dict[str, Tensor], epsilon: float, random: torch.Generator
-) -> Tensor:
+def _epsilon_greedy(agent: DuelingQ, observation: dict[str, Tensor], epsilon: float, random: torch.Generator) -> Tensor:
     """(B,) greedy actions, replaced by random allowed ones with probability `epsilon`."""
     agent.sample_noise(random)
     greedy = agent(observation).argmax(-1)
@@ -213,9 +199,7 @@ def _epsilon_greedy(
     return torch.where(exploring, random_actions, greedy)
 
 
-def _td_errors(
-    agent: DuelingQ, target: DuelingQ, batch: ReplayBatch, divisor: float
-) -> tuple[Tensor, Tensor]:
+def _td_errors(agent: DuelingQ, target: DuelingQ, batch: ReplayBatch, divisor: float) -> tuple[Tensor, Tensor]:
     """(B,) temporal-difference losses, and the mean Q value. Double Q: the agent chooses, the target evaluates."""
     rewards = batch.rewards / divisor
     row = torch.arange(len(rewards), device=rewards.device)

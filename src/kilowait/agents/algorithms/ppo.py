@@ -18,12 +18,7 @@ import torch
 
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.spec import Sizes
-from kilowait.agents.rl.device import (
-    DeviceTransfer,
-    TorchRng,
-    lower_precision,
-    use_device,
-)
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale, step_cost
@@ -32,12 +27,7 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
-from kilowait.agents.rl.training_state import (
-    Progress,
-    TrainingState,
-    Validate,
-    WarmStart,
-)
+from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.errors import InputError
 
 __all__ = ["PPOSettings", "train_ppo"]
@@ -133,9 +123,7 @@ def train_ppo(
             f"a rollout of {size} steps cannot be split into {settings.n_minibatches} minibatches; take fewer"
         )
     with use_device(device, threads) as torch_device:
-        agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            torch_device
-        )
+        agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(torch_device)
         optimizer = torch.optim.Adam(
             agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
@@ -164,9 +152,7 @@ def train_ppo(
                         rewards = dual.penalized(rewards, step_cost(infos, settings.cost))
                     scale.step(rewards, done)
                     rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
-                transitions = rollout.close(
-                    observation, agent, scale.divisor if settings.normalize_rewards else 1.0
-                )
+                transitions = rollout.close(observation, agent, scale.divisor if settings.normalize_rewards else 1.0)
             advantages = generalized_advantages(
                 transitions["rewards"], rollout.values, rollout.next_values,
                 transitions["terminated"], transitions["truncated"],

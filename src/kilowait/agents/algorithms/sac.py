@@ -19,24 +19,14 @@ from torch import Tensor, nn
 
 from kilowait.agents.networks.factory import network, q_network
 from kilowait.agents.networks.spec import Sizes
-from kilowait.agents.rl.device import (
-    DeviceTransfer,
-    TorchRng,
-    lower_precision,
-    use_device,
-)
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
-from kilowait.agents.rl.training_state import (
-    Progress,
-    TrainingState,
-    Validate,
-    WarmStart,
-)
+from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
 __all__ = ["SACSettings", "target_entropy", "train_sac"]
 
@@ -141,18 +131,12 @@ def train_sac(
         target = deepcopy(critics).requires_grad_(False)
         fused = torch_device.type == "cuda"
         actor_optimizer = torch.optim.Adam(agent.parameters(), settings.learning_rate, eps=1e-5, fused=fused)
-        critic_optimizer = torch.optim.Adam(
-            critics.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
-        )
-        temperature_optimizer = torch.optim.Adam(
-            [critics.log_temperature], settings.learning_rate, fused=fused
-        )
+        critic_optimizer = torch.optim.Adam(critics.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused)
+        temperature_optimizer = torch.optim.Adam([critics.log_temperature], settings.learning_rate, fused=fused)
         rng = TorchRng(seed, "agents.sac", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = EpisodeStatistics(vec.num_envs)
-        replay = ReplayBuffer(
-            settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device), gamma=settings.gamma
-        )
+        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device), gamma=settings.gamma)
         training = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"critics": critics, "target": target, "actor_optimizer": actor_optimizer,
@@ -184,16 +168,12 @@ def train_sac(
                     with torch.no_grad(), lower_precision(torch_device, settings.precision):
                         next_policy = MaskedCategorical(agent(batch.next_observation)[0])
                         next_q = _finite(torch.minimum(*target.values(batch.next_observation)))
-                        soft_values = (
-                            next_policy.probabilities * (next_q - temperature * next_policy.finite)
-                        ).sum(-1)
+                        soft_values = (next_policy.probabilities * (next_q - temperature * next_policy.finite)).sum(-1)
                         targets = batch.rewards / divisor + batch.discounts * soft_values
                     with lower_precision(torch_device, settings.precision):
                         q_values = critics.values(batch.observation)
                     q_taken = [values.gather(-1, batch.actions[:, None]).squeeze(-1) for values in q_values]
-                    critic_loss = torch.stack(
-                        [(values - targets).square().mean() for values in q_taken]
-                    ).sum()
+                    critic_loss = torch.stack([(values - targets).square().mean() for values in q_taken]).sum()
                     critic_optimizer.zero_grad()
                     torch.autograd.backward(critic_loss)
                     nn.utils.clip_grad_norm_(critics.pair.parameters(), settings.max_grad_norm)
@@ -217,18 +197,12 @@ def train_sac(
                     temperature_optimizer.step()
 
                     with torch.no_grad():
-                        for target_weights, weights in zip(
-                            target.parameters(), critics.parameters(), strict=True
-                        ):
+                        for target_weights, weights in zip(target.parameters(), critics.parameters(), strict=True):
                             target_weights.lerp_(weights, settings.tau)
-                    metrics.append(
-                        torch.stack([critic_loss, actor_loss, temperature, entropy.mean()]).detach()
-                    )
+                    metrics.append(torch.stack([critic_loss, actor_loss, temperature, entropy.mean()]).detach())
                 critic_, actor_, temperature_, entropy_ = torch.stack(metrics).mean(0).tolist()
                 losses = {"q": critic_, "policy": actor_, "temperature": temperature_}
-            training.end_update(
-                observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
-            )
+            training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
         return training.result()
 
 

@@ -67,10 +67,7 @@ class SearchCheckpoint:
         generations: number of generations.
         directory: where checkpoints are written; None: nowhere.
 
-    >>> checkpoint, search = (
-    ...     SearchCheckpoint({"seed": 0}, 3, None),
-    ...     EvolutionStrategy([1.0, 1.0], step=1.0, seed=0),
-    ... )
+    >>> checkpoint, search = (SearchCheckpoint({"seed": 0}, 3, None), EvolutionStrategy([1.0, 1.0], step=1.0, seed=0))
     >>> for number in checkpoint.remaining_generations(search, np.random.default_rng(0)):
     ...     points = search.ask()
     ...     search.tell(points, (points**2).sum(axis=1))
@@ -80,9 +77,7 @@ class SearchCheckpoint:
     (3, 3)
     """
 
-    def __init__(
-        self, identity: Mapping[str, Any], generations: int, directory: CheckpointDir | None
-    ) -> None:
+    def __init__(self, identity: Mapping[str, Any], generations: int, directory: CheckpointDir | None) -> None:
         self.path: list[Floats] = []
         """Mean of the search distribution after each generation."""
         self.history: list[Generation] = []
@@ -147,9 +142,7 @@ class SearchCheckpoint:
                 )
         self._start_scores, self._loaded = state["start_scores"], state
         self.path = [np.array(point) for point in state["path"]]
-        self.history = [
-            replace(Generation(**generation), of=self._generations) for generation in state["history"]
-        ]
+        self.history = [replace(Generation(**generation), of=self._generations) for generation in state["history"]]
         if state["best"] is not None:
             self.best = (state["best"][0], np.array(state["best"][1]))
 
@@ -157,9 +150,7 @@ class SearchCheckpoint:
 def write_document(path: Path, state: Mapping[str, Any]) -> None:
     """Write the state atomically: the old file stays until the new one is complete on the disk."""
     temporary = path.with_name(path.name + ".part")
-    text = json.dumps(
-        {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False
-    )
+    text = json.dumps({"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8") as file:
@@ -168,9 +159,7 @@ def write_document(path: Path, state: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as problem:
-        raise InputError(
-            f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged"
-        ) from None
+        raise InputError(f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -180,9 +169,7 @@ def read_document(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path.parent} contains no search to resume; start one without --resume") from None
     except (OSError, ValueError, RecursionError) as problem:
-        raise InputError(
-            f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force"
-        ) from None
+        raise InputError(f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path} is no {FORMAT}: kilowait did not write it")
     if document.get("version") != VERSION:

@@ -37,9 +37,7 @@ class EvolutionStrategy:
     True
     """
 
-    def __init__(
-        self, start: npt.ArrayLike, *, step: float, seed: int, population: int | None = None
-    ) -> None:
+    def __init__(self, start: npt.ArrayLike, *, step: float, seed: int, population: int | None = None) -> None:
         """Start at the point `start` with initial step size `step` along each axis."""
         self.mean: Floats = np.array(start, np.float64)
         if self.mean.ndim != 1 or not len(self.mean) or not np.isfinite(self.mean).all():
@@ -63,13 +61,10 @@ class EvolutionStrategy:
         self._c_step = (effective_parents + 2) / (n + effective_parents + 5)
         self._c_one = 2 / ((n + 1.3) ** 2 + effective_parents)
         self._c_many = min(
-            1 - self._c_one,
-            2 * (effective_parents - 2 + 1 / effective_parents) / ((n + 2) ** 2 + effective_parents),
+            1 - self._c_one, 2 * (effective_parents - 2 + 1 / effective_parents) / ((n + 2) ** 2 + effective_parents)
         )
         self._damping = 1 + 2 * max(0.0, math.sqrt((effective_parents - 1) / (n + 1)) - 1) + self._c_step
-        self._expected_length = math.sqrt(n) * (
-            1 - 1 / (4 * n) + 1 / (21 * n * n)
-        )  # expected norm of a normal vector
+        self._expected_length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))  # expected norm of a normal vector
         self._effective_parents = effective_parents
         self._path: Floats = np.zeros(n)
         self._step_path: Floats = np.zeros(n)
@@ -157,9 +152,7 @@ def minimize(
 ) -> tuple[Floats, float]:
     """The best point found in `generations` generations, and its value.
 
-    >>> point, value = minimize(
-    ...     lambda x: float(((x - 1) ** 2).sum()), [0, 0], step=0.5, seed=1, generations=40
-    ... )
+    >>> point, value = minimize(lambda x: float(((x - 1) ** 2).sum()), [0, 0], step=0.5, seed=1, generations=40)
     >>> np.round(point, 3).tolist()
     [1.0, 1.0]
     """

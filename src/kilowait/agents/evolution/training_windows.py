@@ -50,15 +50,8 @@ class TrainingWindow:
 class LogPart:
     """Jobs of a log, with snapshots of the user history at several times."""
 
-    def __init__(
-        self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf
-    ) -> None:
-        self._jobs, self._nodes, self._window_jobs, self._max_wait_s = (
-            jobs,
-            cluster.nodes,
-            window_jobs,
-            max_wait_s,
-        )
+    def __init__(self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf) -> None:
+        self._jobs, self._nodes, self._window_jobs, self._max_wait_s = (jobs, cluster.nodes, window_jobs, max_wait_s)
         self._snapshot_jobs = np.unique(np.linspace(0, len(jobs), SNAPSHOTS + 1).astype(np.int64))
         self._snapshots = user_histories(jobs, self._snapshot_jobs.tolist())
 
@@ -70,9 +63,7 @@ class LogPart:
     def sample(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
         """Windows with random starts, each with the user history of a random earlier time."""
         starts = random_starts(self._jobs, count, self._window_jobs, random)
-        return [
-            self.lagged_window(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts
-        ]
+        return [self.lagged_window(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts]
 
     def lagged_window(self, first: int, lag: int) -> TrainingWindow:
         """The window from job `first` on, with the latest snapshot of the history at least `lag` jobs before it."""
@@ -83,8 +74,7 @@ class LogPart:
         """The window from job `first` on."""
         jobs = self._jobs[first : first + self._window_jobs]
         return TrainingWindow(
-            jobs,
-            parameters_for(np.zeros(COUNT), jobs, self._nodes, user_history, PRIOR_WEIGHT, self._max_wait_s),
+            jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, user_history, PRIOR_WEIGHT, self._max_wait_s)
         )
 
 
@@ -115,9 +105,7 @@ class WindowSampler:
             [jobs] if self._log is not None else [without_users(table, until_s) for table in synthetic]
         )
 
-    def sample(
-        self, count: int, random: np.random.Generator, share: float | None = None
-    ) -> list[TrainingWindow]:
+    def sample(self, count: int, random: np.random.Generator, share: float | None = None) -> list[TrainingWindow]:
         """Random windows; this share of them (None: the share of the mix) consists of synthetic jobs."""
         if self._synthetic_mix is None:
             assert self._log is not None

@@ -19,9 +19,7 @@ def even_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
     >>> even_starts(jobs, 3, 4)
     [0, 3, 6]
     """
-    starts: list[int] = (
-        np.linspace(0, _last_start(jobs, windows, window_jobs), windows).astype(np.int64).tolist()
-    )
+    starts: list[int] = np.linspace(0, _last_start(jobs, windows, window_jobs), windows).astype(np.int64).tolist()
     return starts
 
 

@@ -10,12 +10,4 @@ from kilowait.agents.linear_batch.agent import (
     saf_weights,
 )
 
-__all__ = [
-    "FEATURES",
-    "PRIOR_WEIGHT",
-    "LinearAgent",
-    "features",
-    "load_agent",
-    "saf_weights",
-    "default_weights",
-]
+__all__ = ["FEATURES", "PRIOR_WEIGHT", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]

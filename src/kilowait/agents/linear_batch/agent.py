@@ -17,12 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear_batch.score import (
-    COUNT,
-    FEATURES,
-    compiled,
-    features,
-)
+from kilowait.agents.linear_batch.score import COUNT, FEATURES, compiled, features
 from kilowait.agents.user_history import UserHistory, parameters_for
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
@@ -31,15 +26,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
-__all__ = [
-    "FEATURES",
-    "PRIOR_WEIGHT",
-    "LinearAgent",
-    "features",
-    "load_agent",
-    "saf_weights",
-    "default_weights",
-]
+__all__ = ["FEATURES", "PRIOR_WEIGHT", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,12 +59,7 @@ def default_weights() -> Floats:
     -0.5
     """
     return named_weights(
-        length=1.0,
-        width=1.0,
-        used_share=1.0,
-        user_used_share=1.0,
-        inverse_runtime=-0.5,
-        user_inverse_runtime=-0.5,
+        length=1.0, width=1.0, used_share=1.0, user_used_share=1.0, inverse_runtime=-0.5, user_inverse_runtime=-0.5
     )
 
 
@@ -118,13 +100,10 @@ class LinearAgent:
         weights = np.array(self.weights, np.float64)
         if weights.shape != (COUNT,) or not np.isfinite(weights).all():
             raise InputError(
-                f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of "
-                f"{', '.join(FEATURES)}"
+                f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of {', '.join(FEATURES)}"
             )
         if not 0.0 <= self.prior_weight <= 1.0:
-            raise InputError(
-                f"the weight of the stored user history is {self.prior_weight}; give a number from 0 to 1"
-            )
+            raise InputError(f"the weight of the stored user history is {self.prior_weight}; give a number from 0 to 1")
         if not self.max_wait_s >= 0:
             raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
         if self.fallback_policy is not None and self.fallback_policy not in POLICIES:
@@ -142,19 +121,12 @@ class LinearAgent:
         if self.fallback_policy is not None:
             return replace(resolve(self.fallback_policy), name=self.name)
         return PriorityPolicy(
-            self.name,
-            compiled(),
-            time_dependent=True,
-            observes_jobs=True,
-            overrun=OVERRUN,
-            prepare=self.parameters,
+            self.name, compiled(), time_dependent=True, observes_jobs=True, overrun=OVERRUN, prepare=self.parameters
         )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """Initial parameters of the policy for a run of these jobs."""
-        return parameters_for(
-            self.weights, jobs, cluster.nodes, self.user_history, self.prior_weight, self.max_wait_s
-        )
+        return parameters_for(self.weights, jobs, cluster.nodes, self.user_history, self.prior_weight, self.max_wait_s)
 
     def explain(self) -> list[tuple[str, float]]:
         """Features and weights, the largest first; a positive weight moves jobs back in the queue."""
@@ -219,9 +191,7 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
         raise InputError(f"{source} has the name {name!r} and the provenance {provenance!r}; train it again")
     prior_weight = data.get("prior_weight")
     if not isinstance(prior_weight, int | float) or isinstance(prior_weight, bool):
-        raise InputError(
-            f"{source} has the prior_weight {prior_weight!r}; it must be a number: train it again"
-        )
+        raise InputError(f"{source} has the prior_weight {prior_weight!r}; it must be a number: train it again")
     try:
         user_history = UserHistory.from_dict(data.get("user_history"))
         max_wait_s = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
@@ -244,8 +214,7 @@ def _json(data: Mapping[str, Any]) -> str:
     user_history = data["user_history"]
     text = json.dumps({**data, "user_history": None}, indent=2, allow_nan=False)
     users = ",\n".join(
-        f"      {json.dumps(name)}: {json.dumps(rows, allow_nan=False)}"
-        for name, rows in user_history["users"].items()
+        f"      {json.dumps(name)}: {json.dumps(rows, allow_nan=False)}" for name, rows in user_history["users"].items()
     )
     all_users = json.dumps(user_history["all_users"], allow_nan=False)
     block = f'{{\n    "all_users": {all_users},\n    "users": {{\n{users}\n    }}\n  }}'

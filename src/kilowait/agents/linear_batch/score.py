@@ -176,12 +176,7 @@ def requested_s(job: Any) -> Any:
 def _statistics(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
     """Statistics of a job's class: see `class_statistics`."""
     return class_statistics(
-        parameters,
-        user_of(job, parameters),
-        requested_s(job),
-        now,
-        job.estimate_s,
-        job.expected_inverse_runtime,
+        parameters, user_of(job, parameters), requested_s(job), now, job.estimate_s, job.expected_inverse_runtime
     )
 
 

@@ -31,12 +31,7 @@ from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
 from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
 from kilowait.agents.evolution.window_starts import even_starts
-from kilowait.agents.linear_batch.agent import (
-    LinearAgent,
-    default_weights,
-    named_weights,
-    saf_weights,
-)
+from kilowait.agents.linear_batch.agent import LinearAgent, default_weights, named_weights, saf_weights
 from kilowait.agents.linear_batch.score import COUNT
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
@@ -135,9 +130,7 @@ def train(
             """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
             pairs = [(candidate, window) for candidate in candidates for window in on]
             values = pool.map(
-                lambda pair: objective_function(
-                    simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)
-                ),
+                lambda pair: objective_function(simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)),
                 pairs,
             )
             return np.array(list(values)).reshape(len(candidates), len(on))
@@ -166,9 +159,7 @@ def train(
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(moves, np.log(scores) + penalty * (moves**2).sum(axis=1))
             checkpoint.path.append(search.mean)
-            checkpoint.close(
-                Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step)
-            )
+            checkpoint.close(Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step))
             if progress is not None and number < generations:  # the last is reported after its validation
                 progress(checkpoint.history[-1])
         averaged_move = np.mean(checkpoint.path[len(checkpoint.path) // 2 :], axis=0)
@@ -182,10 +173,7 @@ def train(
             )
         ]
         accepted = _accepted(score_sets)
-        if (
-            fallback is not None
-            and max(scores[accepted] / scores[-1] for scores in score_sets) < ACCEPT_RATIO
-        ):
+        if fallback is not None and max(scores[accepted] / scores[-1] for scores in score_sets) < ACCEPT_RATIO:
             fallback = None  # the result of the search is clearly better than the policy
         history = checkpoint.history
         history[-1] = replace(history[-1], validation=score_sets[1][2], best=score_sets[1][accepted])
@@ -228,9 +216,7 @@ def _best_start(values: Floats) -> tuple[str, Floats, str | None]:
     first = int(np.argmin(scores[: len(STARTS)]))
     first = first if scores[first] < REPLACE_RATIO else 0
     policy_ratios = np.array(scores[len(STARTS) :]) / scores[first]
-    fallback = (
-        FALLBACK_POLICIES[int(np.argmin(policy_ratios))] if policy_ratios.min() < REPLACE_RATIO else None
-    )
+    fallback = FALLBACK_POLICIES[int(np.argmin(policy_ratios))] if policy_ratios.min() < REPLACE_RATIO else None
     return list(STARTS)[first], list(STARTS.values())[first](), fallback
 
 

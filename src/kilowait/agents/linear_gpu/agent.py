@@ -31,15 +31,7 @@ from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = [
-    "FEATURES",
-    "FORMAT",
-    "POLICY_WEIGHTS",
-    "TYPE_FEATURES",
-    "LinearGpuAgent",
-    "agent_from",
-    "policy_agent",
-]
+__all__ = ["FEATURES", "FORMAT", "POLICY_WEIGHTS", "TYPE_FEATURES", "LinearGpuAgent", "agent_from", "policy_agent"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -165,9 +157,9 @@ class LinearGpuAgent:
         runs_anywhere = (speed > 0).any(axis=0)
         fastest = np.where(runs_anywhere, np.nanmax(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
         slowest = np.where(runs_anywhere, np.nanmin(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
-        constant = self.weights[CHANGING_FEATURES] * np.log(fastest) + self.weights[
-            CHANGING_FEATURES + 1
-        ] * np.log(fastest / slowest)
+        constant = self.weights[CHANGING_FEATURES] * np.log(fastest) + self.weights[CHANGING_FEATURES + 1] * np.log(
+            fastest / slowest
+        )
         if jobs.order is not None:
             constant = constant[jobs.order]
         return np.concatenate((self.weights[:CHANGING_FEATURES], [math.log1p(gpus), gpus], constant))
@@ -230,10 +222,7 @@ def policy_agent(
     if gpu_type_order == "fastest":
         weights[names.index("slow")] = 1.0
     explicit = {"placement": placement, "migrate": migrate}
-    gpu_settings = {
-        **gpu_settings,
-        **{key: value for key, value in explicit.items() if value not in ("first", False)},
-    }
+    gpu_settings = {**gpu_settings, **{key: value for key, value in explicit.items() if value not in ("first", False)}}
     return LinearGpuAgent(
         weights, gpu_settings, provenance={"policy": name, "gpu_type_order": gpu_type_order, **explicit}
     )
@@ -280,9 +269,7 @@ def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Float
     kinds = node_types(cluster)
     if speeds is None:
         return np.ones((len(kinds), len(jobs)))
-    rows = [
-        speeds.speed[speeds.types.index(kind.gpu)] if kind.gpu in speeds.types else None for kind in kinds
-    ]
+    rows = [speeds.speed[speeds.types.index(kind.gpu)] if kind.gpu in speeds.types else None for kind in kinds]
     return np.array([np.ones(len(jobs)) if row is None else row for row in rows])
 
 

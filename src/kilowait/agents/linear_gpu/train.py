@@ -146,8 +146,7 @@ def train_linear_gpu(
             if number % validate_every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
-                    evaluate([LinearGpuAgent(averaged, start.overrides)], validation_windows[::2])[0],
-                    reference[::2],
+                    evaluate([LinearGpuAgent(averaged, start.overrides)], validation_windows[::2])[0], reference[::2]
                 )
                 if score < best:
                     best = score
@@ -186,9 +185,7 @@ def policy_agents(
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
         policy_agent(policy, gpus, gpu_type_order=types, placement=placement, migrate=migration)
-        for policy, types, placement, migration in product(
-            POLICY_WEIGHTS, GPU_TYPE_ORDERS, placements, migrate
-        )
+        for policy, types, placement, migration in product(POLICY_WEIGHTS, GPU_TYPE_ORDERS, placements, migrate)
     ]
 
 

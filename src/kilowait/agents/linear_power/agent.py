@@ -22,11 +22,7 @@ from kilowait.agents.io import LINEAR_POWER_FORMAT
 from kilowait.agents.linear_power.job_features import JOB_FEATURES, job_features, saf_order
 from kilowait.cluster import Cluster
 from kilowait.engine.policy import RunInputs, settings_of
-from kilowait.envs.kernels.linear_power_policy import (
-    SYSTEM_FEATURES,
-    PowerPolicyWeights,
-    power_policy_weights,
-)
+from kilowait.envs.kernels.linear_power_policy import SYSTEM_FEATURES, PowerPolicyWeights, power_policy_weights
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.rollout import run_energy_policy
@@ -55,9 +51,7 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights of the power controls and the job order; see `WEIGHTS`.
 
-    >>> agent = from_controls(
-    ...     255, slowdown=0.1, timeout_s=600
-    ... )  # the order of SAF, dvfs=1.1, sleep=timeout:600
+    >>> agent = from_controls(255, slowdown=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """

@@ -37,9 +37,7 @@ class SlowdownLimit:
 
     def __post_init__(self) -> None:
         if not self.times > 0:
-            raise InputError(
-                f"a limit of {self.times} times the slowdown of {self.policy}; it must be above 0"
-            )
+            raise InputError(f"a limit of {self.times} times the slowdown of {self.policy}; it must be above 0")
 
 
 @dataclass(frozen=True)

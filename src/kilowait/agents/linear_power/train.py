@@ -57,9 +57,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
     """
     agents = []
     for slowdown, when_crowded in [(0.0, False)] + [
-        (slowdown, when_crowded)
-        for slowdown in (max_slowdown / 3, max_slowdown)
-        for when_crowded in (False, True)
+        (slowdown, when_crowded) for slowdown in (max_slowdown / 3, max_slowdown) for when_crowded in (False, True)
     ]:
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
@@ -123,9 +121,7 @@ def train_linear_power(
     sla = SlowdownLimit() if sla is None else sla
     signal = OBJECTIVES[spent]
     if signal is not None and getattr(power, signal) is None:
-        raise InputError(
-            f"{spent} needs the {signal} over time, which is missing; give it, or minimize energy"
-        )
+        raise InputError(f"{spent} needs the {signal} over time, which is missing; give it, or minimize energy")
     training_windows = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
     validation_windows = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
     random = stream(seed, "agents.steered.windows")
@@ -153,9 +149,7 @@ def train_linear_power(
 
     validation_first = np.linspace(0, validation_windows.last_first, windows).astype(np.int64)
     validation_allowed = validation_windows.slowdown_limit(validation_first, sla)
-    reference = _values(validation_windows.evaluate([start], validation_first, threads), validation_allowed)[
-        0
-    ]
+    reference = _values(validation_windows.evaluate([start], validation_first, threads), validation_allowed)[0]
     search = EvolutionStrategy((start.weights / SCALES)[free], step=0.15, seed=seed, population=population)
     validate_every = max(1, generations // 16)
     best = reference if checkpoint.best is None else checkpoint.best[0]
@@ -171,8 +165,7 @@ def train_linear_power(
         allowed = training_windows.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
-            training_windows.evaluate([start, *(agent(point) for point in candidates)], first, threads),
-            allowed,
+            training_windows.evaluate([start, *(agent(point) for point in candidates)], first, threads), allowed
         )
         search.tell(candidates, values[1:])
         path.append(search.mean)
@@ -180,9 +173,7 @@ def train_linear_power(
         if number % validate_every == 0 or number == generations:
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
             score = float(
-                _values(
-                    validation_windows.evaluate([averaged], validation_first, threads), validation_allowed
-                )[0]
+                _values(validation_windows.evaluate([averaged], validation_first, threads), validation_allowed)[0]
             )
             if score < best:
                 best = score
@@ -191,9 +182,7 @@ def train_linear_power(
             float(np.exp(difference))
             for difference in (np.mean(values[1:]) - values[0], score - reference, best - reference)
         )
-        checkpoint.close(
-            Generation(number, generations, training_ratio, validation_ratio, best_ratio, search.step)
-        )
+        checkpoint.close(Generation(number, generations, training_ratio, validation_ratio, best_ratio, search.step))
         if progress is not None:
             progress(checkpoint.history[-1])
     chosen = start if checkpoint.best is None else replace(start, weights=checkpoint.best[1])

@@ -24,10 +24,7 @@ FORMAT = "kilowait network"
 
 
 def save_network(
-    network: ActorCritic | DuelingQ,
-    path: str | PathLike[str],
-    *,
-    provenance: Mapping[str, Any] | None = None,
+    network: ActorCritic | DuelingQ, path: str | PathLike[str], *, provenance: Mapping[str, Any] | None = None
 ) -> Path:
     """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
@@ -39,9 +36,7 @@ def save_network(
     return write_state(Path(path), FORMAT, state)
 
 
-def load_network(
-    path: str | PathLike[str], spec: ObservationSpecProtocol | None = None
-) -> ActorCritic | DuelingQ:
+def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None = None) -> ActorCritic | DuelingQ:
     """The network of a file, on the CPU and in evaluation mode; its provenance is ``network.provenance``.
 
     Args:

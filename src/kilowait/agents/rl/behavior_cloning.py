@@ -178,9 +178,7 @@ def imitate(
                 episodes.step(infos, done)
                 scale.step(rewards, done)
                 rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
-            transitions = rollout.close(
-                observation, actor, scale.divisor if settings.normalize_rewards else 1.0
-            )
+            transitions = rollout.close(observation, actor, scale.divisor if settings.normalize_rewards else 1.0)
         returns = generalized_advantages(
             transitions["rewards"], rollout.values, rollout.next_values,
             transitions["terminated"], transitions["truncated"],
@@ -193,9 +191,7 @@ def imitate(
         for epoch in range(settings.n_epochs):
             order = torch.randperm(size, generator=rng.generator, device=device)
             for part in torch.split(order, settings.batch_size):
-                scores, values = _scores_and_value(
-                    network, {name: array[part] for name, array in observations.items()}
-                )
+                scores, values = _scores_and_value(network, {name: array[part] for name, array in observations.items()})
                 expert_actions = actions_taken[part]
                 choice_loss = _choice_loss(network, scores, expert_actions, settings.margin).mean()
                 if isinstance(network, DuelingQ):  # the value of the expert's action, not of the greedy one
@@ -216,14 +212,10 @@ def imitate(
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """The record with None instead of NaN, which JSON does not have."""
-    return {
-        name: None if isinstance(value, float) and isnan(value) else value for name, value in record.items()
-    }
+    return {name: None if isinstance(value, float) and isnan(value) else value for name, value in record.items()}
 
 
-def _scores_and_value(
-    network: ActorCritic | DuelingQ, observation: dict[str, Tensor]
-) -> tuple[Tensor, Tensor]:
+def _scores_and_value(network: ActorCritic | DuelingQ, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Scores of actions, -inf where the mask forbids, and the value of the state."""
     if isinstance(network, ActorCritic):
         return network(observation)

@@ -73,9 +73,7 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
         ) from None
     try:
         header = json.loads(metadata["kilowait"])
-        found_format, version, digest, content = (
-            header[key] for key in ("format", "version", "digest", "state")
-        )
+        found_format, version, digest, content = (header[key] for key in ("format", "version", "digest", "state"))
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no {format}: kilowait did not write it") from None
     if found_format != format:
@@ -116,16 +114,12 @@ def _packed(value: Any, name: str, arrays: Arrays) -> Any:
         return {"$float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(
-        f"{name} is a {type(value).__name__}, which cannot be saved; use numbers, strings and arrays"
-    )
+    raise InputError(f"{name} is a {type(value).__name__}, which cannot be saved; use numbers, strings and arrays")
 
 
 def _packed_array(value: npt.NDArray[Any], name: str, arrays: Arrays) -> Any:
     if value.dtype.kind in "US":
-        return {
-            "$strings": [value.dtype.str, list(value.shape), [str(item) for item in value.ravel().tolist()]]
-        }
+        return {"$strings": [value.dtype.str, list(value.shape), [str(item) for item in value.ravel().tolist()]]}
     if value.dtype.kind in "OmM":
         raise InputError(f"{name} is an array of {value.dtype}, which cannot be saved; use numbers")
     value = np.asarray(value, order="C")  # ascontiguousarray would turn 0 dimensions into 1
@@ -164,9 +158,7 @@ def _dtype(description: Any) -> np.dtype[Any]:
 
     def tuples(item: Any) -> Any:
         if isinstance(item, list):
-            return [
-                tuple(tuples(part) if isinstance(part, list) else part for part in field) for field in item
-            ]
+            return [tuple(tuples(part) if isinstance(part, list) else part for part in field) for field in item]
         return item
 
     return np.dtype(descr_to_dtype(tuples(description)))

@@ -15,14 +15,7 @@ from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
-__all__ = [
-    "PRECISIONS",
-    "DeviceTransfer",
-    "TorchRng",
-    "use_device",
-    "lower_precision",
-    "ensure_allowed_action",
-]
+__all__ = ["PRECISIONS", "DeviceTransfer", "TorchRng", "use_device", "lower_precision", "ensure_allowed_action"]
 
 PRECISIONS = ("float32", "bf16")
 
@@ -42,13 +35,9 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
     if torch_device.type not in ("cpu", "cuda"):
         raise UnknownNameError("device", str(device), ["cpu", "cuda"])
     if torch_device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch"
-        )
+        raise InputError(f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch")
     if torch_device.type == "cuda" and (torch_device.index or 0) >= torch.cuda.device_count():
-        raise InputError(
-            f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on"
-        )
+        raise InputError(f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on")
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads; there must be at least 1")
     previous = torch.get_num_threads()

@@ -82,9 +82,7 @@ class Attributions(NamedTuple):
     """(decisions,) margins of the baseline; the contributions to a decision add up to margin minus usual."""
 
 
-def explain_network(
-    network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
-) -> AgentExplanation | None:
+def explain_network(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster) -> AgentExplanation | None:
     """Explanation of a network: its greedy decisions in the episodes of `vec` that begin at rows `first` of its log.
 
     `cluster` is the machine of `vec`. None if the network never had a choice between two jobs.
@@ -142,14 +140,10 @@ def record_decisions(
     while count < max_decisions and steps < longest:
         observation = {name: array.copy() for name, array in ensure_allowed_action(observation).items()}
         with torch.no_grad():
-            scores = network.scores(
-                {name: torch.from_numpy(array).to(device) for name, array in observation.items()}
-            )
+            scores = network.scores({name: torch.from_numpy(array).to(device) for name, array in observation.items()})
             best_scores, best_actions = scores.topk(min(2, scores.shape[1]), dim=1)
         action = best_actions[:, 0].cpu().numpy()
-        several = (_selectable(observation["mask"], spec).sum(axis=1) > 1) & (
-            action < spec.slots * spec.choices
-        )
+        several = (_selectable(observation["mask"], spec).sum(axis=1) > 1) & (action < spec.slots * spec.choices)
         row = {
             **observation,
             "action": best_actions[:, 0],
@@ -203,9 +197,7 @@ def _attribute_chunk(
     job_end, job_start = tensor(chosen), tensor(usual_job.astype(np.float32))
     summary_end, summary_start = tensor(summary), tensor(np.broadcast_to(decisions.summary, summary.shape))
     job_at = (job_start[:, None] + path[:, None] * (job_end - job_start)[:, None]).requires_grad_()
-    summary_at = (
-        summary_start[:, None] + path[:, None] * (summary_end - summary_start)[:, None]
-    ).requires_grad_()
+    summary_at = (summary_start[:, None] + path[:, None] * (summary_end - summary_start)[:, None]).requires_grad_()
     queue = tensor(jobs)[:, None].repeat(1, points, 1, 1)
     index = tensor(slot)[:, None, None, None].expand(-1, points, 1, jobs.shape[2])
     queue = queue.scatter(2, index, job_at[:, :, None])
@@ -288,8 +280,7 @@ def _attention(
     device = next(network.parameters()).device
     with torch.no_grad():
         observation = {
-            name: torch.from_numpy(array[row : row + 1]).to(device)
-            for name, array in decisions.observation.items()
+            name: torch.from_numpy(array[row : row + 1]).to(device) for name, array in decisions.observation.items()
         }
         layers = attention(observation)
     weights = layers[-1][0].mean(0).cpu().numpy().astype(np.float64)
@@ -311,16 +302,12 @@ def _attention(
     )
 
 
-def _job_description(
-    features: tuple[str, ...], row: npt.NDArray[np.float32], cluster: Cluster
-) -> Mapping[str, float]:
+def _job_description(features: tuple[str, ...], row: npt.NDArray[np.float32], cluster: Cluster) -> Mapping[str, float]:
     """A job in plain units (nodes or GPUs, seconds), from its features."""
     values = dict(zip(features, row.tolist(), strict=True))
     description: dict[str, float] = {}
     if "share" in values and "gpus" in values:
-        description["gpus"] = round(
-            values["share"] * sum(group.nodes * group.gpus for group in cluster.groups), 2
-        )
+        description["gpus"] = round(values["share"] * sum(group.nodes * group.gpus for group in cluster.groups), 2)
     elif "share" in values:
         description["nodes"] = float(round(values["share"] * cluster.nodes))
     if "length" in values:
@@ -335,11 +322,7 @@ def _meanings(spec: Any) -> dict[str, str]:
     if "gpus" not in spec.features:
         return {**FEATURES, **PREDICTION_FEATURES, **SUMMARY}
     meanings = {**gpu.SUMMARY, **gpu.FIXED, **gpu.MOVING}
-    type_meanings = {
-        "speed": "s / (1 + s), s: its speed on",
-        "fits": "1 if it fits now on",
-        "free": "free part of",
-    }
+    type_meanings = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
     for name in (*spec.features, *spec.summary):
         kind, _, type_name = name.partition("_")
         if name not in meanings and kind in type_meanings:

@@ -31,9 +31,7 @@ class LagrangeMultiplier:
     """Step of the multiplier for a cost that is 100 % above the limit."""
     multiplier: float = 0.0
 
-    def penalized(
-        self, rewards: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
+    def penalized(self, rewards: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Rewards minus the multiplier times their costs, scaled."""
         return (rewards - self.multiplier * costs) / (1.0 + self.multiplier)
 

@@ -81,9 +81,7 @@ class ReplayBuffer:
         """Write the current observation into the next slot; returns it as tensors on the device."""
         if not self.observations:
             self.observations = {
-                name: torch.zeros(
-                    (self.slots, *array.shape), dtype=torch.from_numpy(array).dtype, device=self.device
-                )
+                name: torch.zeros((self.slots, *array.shape), dtype=torch.from_numpy(array).dtype, device=self.device)
                 for name, array in observation.items()
             }
         slot = self.stored_steps % self.slots
@@ -165,10 +163,7 @@ class ReplayBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state."""
-        self.stored_steps, self.max_priority = (
-            int(state["stored_steps"]),
-            state["max_priority"].to(self.device),
-        )
+        self.stored_steps, self.max_priority = (int(state["stored_steps"]), state["max_priority"].to(self.device))
         for name, array in state["steps"].items():
             getattr(self, name)[: len(array)] = array.to(self.device)
         for name, array in state["observations"].items():

@@ -39,9 +39,7 @@ class RolloutBuffer:
         """Store an observation, sample actions from the actor, store and return them."""
         if not self.observations:
             self.observations = {
-                name: torch.empty(
-                    (self.steps, *array.shape), dtype=torch.from_numpy(array).dtype, device=self.device
-                )
+                name: torch.empty((self.steps, *array.shape), dtype=torch.from_numpy(array).dtype, device=self.device)
                 for name, array in observation.items()
             }
         tensors = self.transfer(observation, {name: array[step] for name, array in self.observations.items()})
@@ -74,9 +72,7 @@ class RolloutBuffer:
         self.next_values[:-1] = self.values[1:]
         self.next_values[-1] = actor(self.transfer(observation))[1]
         for step, truncated_envs, values in self._truncated_values:
-            self.next_values[step, torch.from_numpy(truncated_envs).to(self.device)] = values.to(
-                self.next_values.dtype
-            )
+            self.next_values[step, torch.from_numpy(truncated_envs).to(self.device)] = values.to(self.next_values.dtype)
         self._truncated_values.clear()
         arrays = {
             "rewards": (self._rewards / divisor).astype(np.float32),

@@ -18,9 +18,7 @@ class SumTree:
     """
 
     def __init__(self, leaves: int, device: torch.device | str = "cpu") -> None:
-        self.first = (
-            1 << max(leaves - 1, 0).bit_length()
-        )  # node of leaf 0; its children would be 2x and 2x + 1
+        self.first = 1 << max(leaves - 1, 0).bit_length()  # node of leaf 0; its children would be 2x and 2x + 1
         self.sums = torch.zeros(2 * self.first, dtype=torch.float64, device=device)
 
     @property

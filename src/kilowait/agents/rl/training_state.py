@@ -148,9 +148,7 @@ class TrainingState:
     def done(self) -> bool:
         """Whether all updates are finished, or validation has not improved for `patience` validations."""
         patience = self.settings.patience
-        return self.number >= self.updates or (
-            patience is not None and self.validations_without_best >= patience
-        )
+        return self.number >= self.updates or (patience is not None and self.validations_without_best >= patience)
 
     def end_update(
         self,
@@ -192,9 +190,7 @@ class TrainingState:
         return TrainingResult(self.network.eval(), self.settings, self.history)
 
     def _validate(self) -> float:
-        if self.validate is None or (
-            self.number % self.settings.validate_every and self.number < self.updates
-        ):
+        if self.validate is None or (self.number % self.settings.validate_every and self.number < self.updates):
             return math.nan
         self.network.eval()
         validation = float(self.validate(self.network))

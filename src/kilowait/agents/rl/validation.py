@@ -19,9 +19,7 @@ __all__ = ["weighted_metrics", "term_metrics"]
 DecisionFunction = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
 
 
-def weighted_metrics(
-    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
+def weighted_metrics(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """(copies,) weighted metric of the episode that begins at row `first` of the log, of every sub-environment."""
     weighted: npt.NDArray[np.float64] = term_metrics(network, vec, first) @ vec.simulator.buffers.weights
     return weighted
@@ -38,9 +36,7 @@ def term_metrics(
     observation, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
     simulator = vec.simulator
     network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
-    weights = (
-        engine_weights(network) if network is not None and isinstance(simulator, BatchedSimulator) else None
-    )
+    weights = engine_weights(network) if network is not None and isinstance(simulator, BatchedSimulator) else None
     if weights is not None:
         arrays = (simulator.states, simulator.buffers, simulator.log_arrays)
         inference_kernel(*arrays, weights)(*arrays, weights, 0, simulator.copies)

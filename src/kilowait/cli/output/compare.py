@@ -34,10 +34,7 @@ _COLUMNS: dict[str, tuple[str, Formatter]] = {
 }
 _ALWAYS = ("mean_bsld", "mean_wait_s", "p95_wait_s", "max_wait_s", "utilization")
 _FAIRNESS: dict[str, tuple[str, Formatter]] = {
-    "jain_user_bsld": (
-        "Jain's index\nover users",
-        lambda value: f"{value:.2f}" if math.isfinite(value) else "-",
-    ),
+    "jain_user_bsld": ("Jain's index\nover users", lambda value: f"{value:.2f}" if math.isfinite(value) else "-"),
     "worst_user_bsld": ("slowdown of the\nworst-off user", console.number),
     "worst_size_bsld": ("slowdown of the\nworst-off size", console.number),
     "share_wait_over_bound": ("jobs waiting\nover a day", console.percent),
@@ -171,8 +168,7 @@ def show_all(results: Sequence[Mapping[str, Any]]) -> None:
         lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
     console.title(f"all logs: {metric} relative to {first}")
     console.table(
-        ["", *(str(comparison["trace"]).rpartition("/")[2] for comparison in results), "geometric mean"],
-        lines,
+        ["", *(str(comparison["trace"]).rpartition("/")[2] for comparison in results), "geometric mean"], lines
     )
 
 

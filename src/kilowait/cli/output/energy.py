@@ -51,9 +51,7 @@ def show_accounts(accounts: EnergyAccounts, controls: str, budget: str | None = 
         rows.append(("power budget", budget))
     if accounts.co2_kg is not None:
         per_kwh = 1e3 * accounts.co2_kg / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
-        rows.append(
-            ("CO2", f"{console.number(accounts.co2_kg)} kg, {console.number(per_kwh)} g/kWh on average")
-        )
+        rows.append(("CO2", f"{console.number(accounts.co2_kg)} kg, {console.number(per_kwh)} g/kWh on average"))
     if accounts.cost is not None:
         per_kwh = 1e3 * accounts.cost / accounts.facility_kwh if accounts.facility_kwh > 0 else float("nan")
         rows.append(
@@ -99,25 +97,17 @@ def show_energy(comparison: Mapping[str, Any], *, waits: bool = False) -> None:
             ]
         cells.append(line)
     minimum, first = float(rows[0]["metrics"]["least_kwh"]), float(rows[0]["metrics"]["energy_kwh"])
-    bound = [
-        "lower bound",
-        console.number(minimum),
-        console.percent(1 - minimum / first) if first > 0 else "-",
-    ]
+    bound = ["lower bound", console.number(minimum), console.percent(1 - minimum / first) if first > 0 else "-"]
     cells.append(bound + [""] * (len(header) - len(bound)))
     console.table(header, cells)
-    best = (
-        "on its most efficient GPU type" if comparison["node_level"] else "in its most efficient DVFS state"
-    )
+    best = "on its most efficient GPU type" if comparison["node_level"] else "in its most efficient DVFS state"
     print(f"lower bound: the energy of the work alone, every job {best}, no idle nodes")
     show_sources([signal["description"] for signal in energy["signals"].values()], energy["notes"])
 
 
 def show_controls(comparison: Mapping[str, Any], workload: Workload) -> None:
     """Print energy, savings and waits for each set of power controls."""
-    console.title(
-        f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes"
-    )
+    console.title(f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes")
     cleaning = cleaning_line(workload)
     if cleaning is not None:
         print(cleaning)
@@ -133,10 +123,7 @@ def show_description(comparison: Mapping[str, Any]) -> None:
     for load in ("idle", "full"):
         totals = comparison[load]
         rows.append(
-            (
-                load,
-                f"IT {kw(totals['it_w'])} kW, facility {kw(totals['facility_w'])} kW, PUE {totals['pue']:.3g}",
-            )
+            (load, f"IT {kw(totals['it_w'])} kW, facility {kw(totals['facility_w'])} kW, PUE {totals['pue']:.3g}")
         )
     air = comparison["weather"]
     outside = f" at {air['temperature_c']:g} °C, wet bulb {air['wet_bulb_c']:g} °C" if air else ""
@@ -184,9 +171,7 @@ def show_description(comparison: Mapping[str, Any]) -> None:
                 left=3,
                 wrapped=2,
             )
-    print(
-        f"\nest.: an estimate; {comparison['estimates']} of {len(comparison['parts'])} components are estimates"
-    )
+    print(f"\nest.: an estimate; {comparison['estimates']} of {len(comparison['parts'])} components are estimates")
 
 
 def _saved(row: Mapping[str, Any], name: str) -> str:

@@ -50,17 +50,9 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
     elif run["round_interval_s"]:
         settings.append(f"also scheduled every {console.span(run['round_interval_s'])}")
     settings += [word for word in ("preempt", "migrate") if run[word]]
-    general_rows = [
-        *rows,
-        ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs"),
-    ]
+    general_rows = [*rows, ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
     console.facts(
-        [
-            *general_rows,
-            ("scheduling", ", ".join(settings)),
-            ("checkpoints", _checkpoints(run)),
-            ("speeds", speeds),
-        ]
+        [*general_rows, ("scheduling", ", ".join(settings)), ("checkpoints", _checkpoints(run)), ("speeds", speeds)]
     )
 
 
@@ -76,9 +68,7 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
         "checkpoint_load_s": "load time",
         "min_run_before_preempt_s": "minimum run time",
     }
-    return ", ".join(
-        [interval_text, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]
-    )
+    return ", ".join([interval_text, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])])
 
 
 def _show_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
@@ -105,14 +95,8 @@ def _show_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioRes
                 f"{percent(gpus['gpu_utilization'])} allocated; {number(gpus['gpu_hours'])} GPU-hours; "
                 f"{percent(gpus['work_utilization'])} doing work that was not lost",
             ),
-            (
-                "in FLOPS",
-                f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}",
-            ),
-            (
-                "fragmentation",
-                f"{percent(gpus['mean_fragmentation'])} of the GPUs free but unusable, on average",
-            ),
+            ("in FLOPS", f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}"),
+            ("fragmentation", f"{percent(gpus['mean_fragmentation'])} of the GPUs free but unusable, on average"),
             (
                 "nodes in use",
                 f"{number(gpus['mean_nodes_in_use'])} of {done.cluster.nodes:,} on average, at most "
@@ -156,24 +140,12 @@ def _show_types(rows: list[dict[str, Any]]) -> None:
 
 def _show_priorities(rows: list[dict[str, Any]]) -> None:
     console.table(
-        [
-            "priority",
-            "jobs",
-            "mean JCT",
-            "95 % below",
-            "mean queueing",
-            "95 % below",
-            "preempted",
-            "GPU-hours",
-        ],
+        ["priority", "jobs", "mean JCT", "95 % below", "mean queueing", "95 % below", "preempted", "GPU-hours"],
         [
             [
                 f"{row['priority']:g}",
                 f"{row['jobs']:,}",
-                *(
-                    console.span(row[f"{name}_s"])
-                    for name in ("mean_jct", "p95_jct", "mean_queueing", "p95_queueing")
-                ),
+                *(console.span(row[f"{name}_s"]) for name in ("mean_jct", "p95_jct", "mean_queueing", "p95_queueing")),
                 f"{row['preemptions']:,}",
                 console.number(row["gpu_hours"]),
             ]

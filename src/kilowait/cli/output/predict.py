@@ -49,27 +49,13 @@ def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
             ]
         )
     unit = done.unit
-    heads = [
-        "model",
-        "accuracy",
-        "95 %",
-        "log-RMSE",
-        "95 %",
-        f"MAE {unit}",
-        "95 %",
-        f"median {unit}",
-        "too low",
-        "s",
-    ]
+    heads = ["model", "accuracy", "95 %", "log-RMSE", "95 %", f"MAE {unit}", "95 %", f"median {unit}", "too low", "s"]
     console.table(heads, rows, marked=marked)
     if done.coverage:
         print()
         has_requests = done.target == "runtime"
         for place, suffix in enumerate(("", ", none counted beyond its request") if has_requests else ("",)):
-            shares = (
-                f"{console.percent(share[place])} of {100 * level:g} %"
-                for level, share in done.coverage.items()
-            )
+            shares = (f"{console.percent(share[place])} of {100 * level:g} %" for level, share in done.coverage.items())
             print(f"within the forest's quantiles{suffix}: {', '.join(shares)}")
     if by is not None:
         print()
@@ -95,16 +81,10 @@ def show_card(card: ModelCard) -> None:
     console.title(f"{card.target} by {card.model}, fitted on {card.data}")
     console.facts(
         [
-            (
-                "trained on",
-                f"{console.count(card.jobs, 'job')}, {card.labels}; {card.history}; {_span(card)}",
-            ),
+            ("trained on", f"{console.count(card.jobs, 'job')}, {card.labels}; {card.history}; {_span(card)}"),
             ("calibrated on", f"the {console.count(card.calibration_jobs, 'job')} after them"),
             ("cluster", f"{card.nodes:,} nodes"),
-            (
-                "hyperparameters",
-                ", ".join(f"{name} {value}" for name, value in card.settings.items()) or "none",
-            ),
+            ("hyperparameters", ", ".join(f"{name} {value}" for name, value in card.settings.items()) or "none"),
             ("personal data", card.personal),
             ("kilowait", card.version),
         ]
@@ -159,9 +139,7 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
         return
     from kilowait.predict.feature_text import feature_value_text
 
-    print(
-        f"\nfactors of the prediction (x {explanation.start:.3f} for every job; the product is the geometric mean)"
-    )
+    print(f"\nfactors of the prediction (x {explanation.start:.3f} for every job; the product is the geometric mean)")
     rows = [
         [part.name, part.meaning, feature_value_text(part.name, part.value), f"x {part.factor:.3f}"]
         for part in explanation.parts[:count]
@@ -217,8 +195,7 @@ def _span(card: ModelCard) -> str:
     if card.unix_zero_s is None:
         return f"{days:,.0f} days"
     first, last = (
-        datetime.fromtimestamp(card.unix_zero_s + at_s, UTC).date().isoformat()
-        for at_s in (card.first_s, card.last_s)
+        datetime.fromtimestamp(card.unix_zero_s + at_s, UTC).date().isoformat() for at_s in (card.first_s, card.last_s)
     )
     return f"{first} to {last}"
 

@@ -71,16 +71,11 @@ def show_metrics(metrics: Metrics, nodes: int) -> None:
         rows.append([name, *(format_value(float(metrics[f"{which}_{key}"])) for which in _STATISTICS)])
     console.table(["", "mean", "median", "95 % below", "99 % below", "largest"], rows)
     print()
-    ends = [
-        f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]
-    ]
+    ends = [f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]]
     console.facts(
         [
             ("jobs", f"{int(metrics['jobs']):,}: {', '.join(ends) or 'none'}"),
-            (
-                "utilization",
-                f"{console.percent(metrics['utilization'])} of {nodes:,} nodes, over the makespan",
-            ),
+            ("utilization", f"{console.percent(metrics['utilization'])} of {nodes:,} nodes, over the makespan"),
             ("makespan", f"{console.span(metrics['makespan_s'])}, from the first submission to the last end"),
             ("throughput", f"{console.number(metrics['throughput_per_h'])} jobs per hour"),
             (

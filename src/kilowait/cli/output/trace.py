@@ -26,17 +26,7 @@ def show_description(trace: str, facts: dict[str, Any], report: CleaningReport |
     console.facts(rows)
     if facts["jobs"]:
         print()
-        header = [
-            "",
-            "mean",
-            "smallest",
-            "25 % below",
-            "median",
-            "75 % below",
-            "95 % below",
-            "99 % below",
-            "largest",
-        ]
+        header = ["", "mean", "smallest", "25 % below", "median", "75 % below", "95 % below", "99 % below", "largest"]
         marks = ("mean", "min", "p25", "median", "p75", "p95", "p99", "max")
         measures = {
             "nodes": ("nodes", console.number),
@@ -62,16 +52,12 @@ def _of_jobs(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["offered_load"] is not None:
         rows.append(("offered load", f"{facts['offered_load']:.3f} of the cluster"))
     if facts["larger_than_machine"]:
-        rows.append(
-            ("too large", f"{console.count(facts['larger_than_machine'], 'job')} larger than the cluster")
-        )
+        rows.append(("too large", f"{console.count(facts['larger_than_machine'], 'job')} larger than the cluster"))
     people = [console.count(facts[key], key[:-1]) for key in ("users", "accounts", "queues") if facts[key]]
     if people:
         rows.append(("used by", ", ".join(people)))
     if set(facts.get("status", {-1})) != {-1}:
-        known = ", ".join(
-            f"{n:,} {_STATUS.get(code, f'status {code}')}" for code, n in facts["status"].items()
-        )
+        known = ", ".join(f"{n:,} {_STATUS.get(code, f'status {code}')}" for code, n in facts["status"].items())
         rows.append(("ended", known))
     exact, over = facts["perfect_estimates"], facts["overrun_estimates"]
     rows.append(("estimates", f"{console.percent(exact)} are exact, {console.percent(over)} too short"))

@@ -6,12 +6,4 @@ from kilowait.energy.accounting.job_power import lower_bound_kwh
 from kilowait.energy.accounting.node_states import STATES
 from kilowait.energy.accounting.result import EnergyAccounts, Hourly, PowerBins
 
-__all__ = [
-    "STATES",
-    "EnergyAccounts",
-    "EnergyRow",
-    "Hourly",
-    "PowerBins",
-    "account_energy",
-    "lower_bound_kwh",
-]
+__all__ = ["STATES", "EnergyAccounts", "EnergyRow", "Hourly", "PowerBins", "account_energy", "lower_bound_kwh"]

@@ -13,13 +13,7 @@ from kilowait.energy.accounting.intervals import time_grid
 from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segment_nodes_and_watts
 from kilowait.energy.accounting.node_states import power_by_state, state_times
 from kilowait.energy.accounting.result import EnergyAccounts
-from kilowait.energy.power import (
-    DvfsTable,
-    PowerModel,
-    UtilizationProfile,
-    power_breakdown,
-    power_sources,
-)
+from kilowait.energy.power import DvfsTable, PowerModel, UtilizationProfile, power_breakdown, power_sources
 from kilowait.energy.signals import Weather
 from kilowait.energy.signals.align import ClockOrigin, Signals, align_signals
 from kilowait.errors import InputError
@@ -93,9 +87,7 @@ def account_energy(
         tables = dvfs_tables(log.run["power_controls"], log.jobs_table, cluster, model, utilization)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     origin = ClockOrigin.of(log.jobs_table, start)
-    signals = align_signals(
-        origin, horizon_s, fitted.facility.cooling, carbon, price, weather, repeat_signals
-    )
+    signals = align_signals(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, repeat_signals)
     _check_node_level(log, cluster, tables, gpu_cap)
     parent = parent_groups(log, cluster)
     edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in signals.all())
@@ -119,10 +111,7 @@ def account_energy(
         it_w=it_w,
         facility_w=facility_w,
         unix_zero_s=origin.unix_zero_s,
-        by_group={
-            name: {state: spent / J_PER_KWH for state, spent in group.items()}
-            for name, group in joules.items()
-        },
+        by_group={name: {state: spent / J_PER_KWH for state, spent in group.items()} for name, group in joules.items()},
         carbon=signals.carbon,
         price=signals.price,
         currency=signals.currency,
@@ -137,10 +126,7 @@ def account_energy(
 
 
 def _check_node_level(
-    log: ExecutionLog,
-    cluster: Cluster,
-    tables: Mapping[str, DvfsTable] | None,
-    gpu_cap: npt.ArrayLike | None,
+    log: ExecutionLog, cluster: Cluster, tables: Mapping[str, DvfsTable] | None, gpu_cap: npt.ArrayLike | None
 ) -> None:
     """Raise unless the log, the cluster, the tables and the caps are all of a node-level GPU cluster, or none is."""
     if (log.pieces is not None) != cluster.node_level:
@@ -166,9 +152,7 @@ def _horizon(log: ExecutionLog, horizon: tuple[float, float] | None) -> tuple[fl
         horizon = float(log.jobs_table["submit_s"].min()), float(log.end_s.max())
     first, last = (float(edge) for edge in horizon)
     if not (math.isfinite(first) and math.isfinite(last) and first < last):
-        raise InputError(
-            f"the horizon goes from {first} to {last} s; give two finite times, the earlier one first"
-        )
+        raise InputError(f"the horizon goes from {first} to {last} s; give two finite times, the earlier one first")
     return first, last
 
 

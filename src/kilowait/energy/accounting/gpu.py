@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting.intervals import (
-    Floats,
-    Ints,
-    TimeGrid,
-    weighted_sum,
-)
+from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid, weighted_sum
 from kilowait.energy.accounting.node_states import STATES, StatePower
 from kilowait.energy.power import PowerModel, UtilizationProfile
 from kilowait.energy.power.partial_node import gpu_caps, piece_power
@@ -54,12 +49,8 @@ def allocated_power(
     """Power of the pieces and segments of a log; `model` must have the cluster's groups."""
     pieces, jobs = log.pieces, log.jobs_table
     assert pieces is not None
-    if np.bincount(pieces.node_group, minlength=len(cluster.groups)).tolist() != [
-        g.nodes for g in cluster.groups
-    ]:
-        raise InputError(
-            f"the nodes of the log are not those of {cluster.name!r}; give the cluster of the run"
-        )
+    if np.bincount(pieces.node_group, minlength=len(cluster.groups)).tolist() != [g.nodes for g in cluster.groups]:
+        raise InputError(f"the nodes of the log are not those of {cluster.name!r}; give the cluster of the run")
     caps = None if gpu_cap is None else gpu_caps(gpu_cap, len(jobs))
     job, group = log.job[pieces.segment], pieces.node_group[pieces.node]
     idle_w, watts, nodes = np.zeros(len(pieces)), np.zeros(len(pieces)), np.zeros(len(pieces))
@@ -77,9 +68,7 @@ def allocated_power(
     return AllocatedPower(by_segment(nodes), by_segment(idle_w), by_segment(watts), group, idle_w, watts)
 
 
-def gpu_power_by_state(
-    log: ExecutionLog, model: PowerModel, grid: TimeGrid, allocated: AllocatedPower
-) -> StatePower:
+def gpu_power_by_state(log: ExecutionLog, model: PowerModel, grid: TimeGrid, allocated: AllocatedPower) -> StatePower:
     """IT power over the grid and joules by group and state: jobs with all resources they hold, and free resources."""
     assert log.pieces is not None
     it_w = np.zeros(len(grid))
@@ -104,9 +93,7 @@ def gpu_notes(log: ExecutionLog, cluster: Cluster, gpu_cap: npt.ArrayLike | None
     jobs = log.jobs_table
     notes = ["jobs on shared nodes have the idle power of the GPUs and the share of cores that they hold"]
     if "cores" not in jobs and not (jobs.column("cpu_milli") >= 0).any():
-        notes.append(
-            "the log has no cores of jobs: the share of a job in the node's GPUs is also its share of cores"
-        )
+        notes.append("the log has no cores of jobs: the share of a job in the node's GPUs is also its share of cores")
     if len({group.gpu_type for group in cluster.groups}) > 1 and not np.isnan(jobs.column("power_w")).all():
         notes.append("measured power is assumed to be the same on all GPU types")
     if gpu_cap is not None:

@@ -16,14 +16,7 @@ from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = [
-    "ClassTable",
-    "full_speed_w",
-    "held_nodes",
-    "lower_bound_kwh",
-    "parent_groups",
-    "segment_nodes_and_watts",
-]
+__all__ = ["ClassTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parent_groups", "segment_nodes_and_watts"]
 
 Tables = Mapping[str, DvfsTable]
 J_PER_KWH = 3.6e6
@@ -51,19 +44,14 @@ def parent_groups(log: ExecutionLog, cluster: Cluster) -> Ints:
             f"the log ran on {', '.join(log.groups)}, but the cluster {cluster.name!r} has {', '.join(expected)}; give "
             "the cluster of the run, its reservations included"
         )
-    return np.array(
-        [*range(len(names)), *(names.index(reservation.group) for reservation in cluster.reservations)]
-    )
+    return np.array([*range(len(names)), *(names.index(reservation.group) for reservation in cluster.reservations)])
 
 
 def held_nodes(jobs: JobTable, group: NodeGroup) -> Floats:
     """Nodes of the group that each job would hold; on shared nodes a fraction, by its cores.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], cores=[4])
-    >>> (
-    ...     held_nodes(jobs, NodeGroup("g", 8, cores=16)),
-    ...     held_nodes(jobs, NodeGroup("g", 8, cores=16, shared=True)),
-    ... )
+    >>> (held_nodes(jobs, NodeGroup("g", 8, cores=16)), held_nodes(jobs, NodeGroup("g", 8, cores=16, shared=True)))
     (array([1.]), array([0.25]))
     """
     nodes: Floats = jobs["nodes"].astype(np.float64)
@@ -124,21 +112,15 @@ def lower_bound_kwh(
     In a node-level GPU cluster, which has no DVFS states, every job runs on the GPU type of least energy, at
     the `speeds` and `gpu_cap` of the run; jobs that fit on no node are left out.
 
-    >>> jobs = JobTable(
-    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], power_w=[200, 300]
-    ... )
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], power_w=[200, 300])
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
     0.5
-    >>> slower = DvfsTable(
-    ...     ("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 150], [300, 250.0]])
-    ... )
+    >>> slower = DvfsTable(("full", "slow"), np.array([[1, 1.2], [1, 2.0]]), np.array([[200, 150], [300, 250.0]]))
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"), {"nodes": slower})
     0.48
     """
     if cluster.node_level:
-        min_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, utilization, gpu_cap).min(
-            axis=0
-        )
+        min_j = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, utilization, gpu_cap).min(axis=0)
         return float(min_j[np.isfinite(min_j)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
@@ -154,9 +136,7 @@ def lower_bound_kwh(
     return float(np.dot(min_w, jobs["runtime_s"])) / J_PER_KWH
 
 
-def full_speed_w(
-    jobs: JobTable, group: NodeGroup, model: PowerModel, utilization: UtilizationProfile | None
-) -> Floats:
+def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, utilization: UtilizationProfile | None) -> Floats:
     """Power of each job at full speed; on shared nodes that of its share of the cores, unless it was measured."""
     use = ConstantUtilization() if utilization is None else utilization
     classes, row = unique_classes(jobs, use, by_cores=group.shared)

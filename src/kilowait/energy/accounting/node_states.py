@@ -9,12 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting.intervals import (
-    Floats,
-    Ints,
-    TimeGrid,
-    weighted_sum,
-)
+from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid, weighted_sum
 from kilowait.energy.power import GroupPower, PowerModel
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
@@ -37,20 +32,12 @@ class StatePower(NamedTuple):
 
 def state_times(log: ExecutionLog, cluster: Cluster) -> tuple[Floats, Floats]:
     """Times other than job starts and ends at which node states change: sleep transitions, and outages."""
-    outage_s = np.array(
-        [edge for outage in cluster.outages for edge in (outage.start_s, outage.end_s)], np.float64
-    )
+    outage_s = np.array([edge for outage in cluster.outages for edge in (outage.start_s, outage.end_s)], np.float64)
     return (np.empty(0) if log.states is None else log.states.time_s), outage_s
 
 
 def power_by_state(
-    log: ExecutionLog,
-    cluster: Cluster,
-    model: PowerModel,
-    grid: TimeGrid,
-    parent: Ints,
-    nodes: Floats,
-    watts: Floats,
+    log: ExecutionLog, cluster: Cluster, model: PowerModel, grid: TimeGrid, parent: Ints, nodes: Floats, watts: Floats
 ) -> StatePower:
     """IT power over the grid and joules by group and state.
 

@@ -198,8 +198,7 @@ class EnergyAccounts:
         edge = np.concatenate(([first], inner, [last]))
         parts = (self.it_w, self.facility_w, self._co2_g_per_s, self._cost_per_s)
         it, facility, grams, money = (
-            None if part is None else self._series(part, "", "").integral(edge[:-1], edge[1:])
-            for part in parts
+            None if part is None else self._series(part, "", "").integral(edge[:-1], edge[1:]) for part in parts
         )
         assert it is not None and facility is not None
         kilograms = None if grams is None else grams / 1e3
@@ -211,9 +210,7 @@ class EnergyAccounts:
             raise InputError(f"bins is {bins}; it must be at least 1")
         edge = np.linspace(*self.horizon_s, bins + 1)
         parts = (self.it_power, self.facility_power, self.carbon, self.price)
-        it, facility, carbon, price = (
-            None if part is None else part.mean(edge[:-1], edge[1:]) for part in parts
-        )
+        it, facility, carbon, price = (None if part is None else part.mean(edge[:-1], edge[1:]) for part in parts)
         assert it is not None and facility is not None
         return PowerBins(edge, it, facility, carbon, price)
 

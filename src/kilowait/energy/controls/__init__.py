@@ -2,12 +2,7 @@
 
 from kilowait.energy.controls.budget import BudgetViolation, budget_violation
 from kilowait.energy.controls.parse import CONTROLS, ControlSpec, parse_controls
-from kilowait.energy.controls.resolve import (
-    ForecastFactory,
-    ResolvedControls,
-    dvfs_tables,
-    resolve_controls,
-)
+from kilowait.energy.controls.resolve import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
 from kilowait.energy.controls.sleep import forecast_demand
 
 __all__ = [

@@ -155,9 +155,7 @@ def _sleep(value: str) -> SleepRule:
         elif not equals and timeout_s is None and kind in {"timeout", "predictive"}:
             timeout_s = _span(setting, f"sleep={value}")
         else:
-            raise InputError(
-                f"sleep={value}: {setting!r} is not a setting of {kind}; write {_EXAMPLES['sleep']}"
-            )
+            raise InputError(f"sleep={value}: {setting!r} is not a setting of {kind}; write {_EXAMPLES['sleep']}")
     if kind == "timeout" and timeout_s is None:
         raise InputError(f"sleep={value} has no timeout; write {_EXAMPLES['sleep']}")
     return SleepRule(kind, timeout_s, reserve)
@@ -199,12 +197,7 @@ def _budget(value: str) -> PowerBudget:
     limit, at, hours = other.partition("@")
     first, dash, last = hours.partition("-")
     if not (
-        at
-        and dash
-        and first.isdecimal()
-        and last.isdecimal()
-        and int(first) < int(last) <= 24
-        and hours != "0-24"
+        at and dash and first.isdecimal() and last.isdecimal() and int(first) < int(last) <= 24 and hours != "0-24"
     ):
         raise InputError(
             f"budget={value}: the hours are {hours!r}; write the first and last hour, such as budget=100%:70%@8-20"
@@ -223,9 +216,7 @@ def _power(value: str) -> PowerBudget:
         raise InputError(
             f"budget={value} is not a power; write watts, 500kW, 1.5MW or a share of full power such as 80%"
         )
-    return (
-        PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
-    )
+    return PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
 
 
 def _span(text: str, where: str) -> float:

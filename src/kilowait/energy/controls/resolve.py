@@ -82,9 +82,7 @@ def resolve_controls(
     the power that it will draw.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
-    >>> controls = resolve_controls(
-    ...     "sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus")
-    ... )
+    >>> controls = resolve_controls("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
     >>> round(controls.controls.sleep["nodes"].timeout_s), controls.description
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """
@@ -111,13 +109,9 @@ def resolve_controls(
         preferred = watts = None
         steps: StepFunction | None = None
         if spec.slowdown is not None:
-            preferred = _per_job(
-                _least_energy_level(spec.slowdown, planned, classes, cluster, fitted, sleep), row
-            )
+            preferred = _per_job(_least_energy_level(spec.slowdown, planned, classes, cluster, fitted, sleep), row)
             unless = "" if spec.always else " unless more nodes are requested than are free"
-            parts.append(
-                f"jobs run in their DVFS state of least energy, up to {spec.slowdown:g} times as long{unless}"
-            )
+            parts.append(f"jobs run in their DVFS state of least energy, up to {spec.slowdown:g} times as long{unless}")
         if spec.budget is not None:
             limit = spec.budget.of(fitted)
             class_w, headroom = _budget_power(limit, planned, classes, cluster, fitted, sleep)
@@ -129,12 +123,8 @@ def resolve_controls(
                 _, lower_headroom = _budget_power(lower, planned, classes, cluster, fitted, sleep)
                 steps = daily_steps(headroom, lower_headroom, spec.budget.hours, jobs)
                 budget_w = daily_steps(math.ceil(limit), math.ceil(lower), spec.budget.hours, jobs)
-                description += (
-                    f", and {lower / 1e3:,.1f} kW from {spec.budget.hours[0]} to {spec.budget.hours[1]} h"
-                )
-            parts.append(
-                description + (", by the predicted power of jobs" if "predicted_power_w" in jobs else "")
-            )
+                description += f", and {lower / 1e3:,.1f} kW from {spec.budget.hours[0]} to {spec.budget.hours[1]} h"
+            parts.append(description + (", by the predicted power of jobs" if "predicted_power_w" in jobs else ""))
         controls = PowerControls(
             sleep=sleep,
             factor=_per_job(np.stack([tables[group.name].factor for group in cluster.groups]), row, 1),
@@ -150,11 +140,7 @@ def resolve_controls(
 
 
 def dvfs_tables(
-    text: str,
-    jobs: JobTable,
-    cluster: Cluster,
-    model: PowerModel,
-    utilization: UtilizationProfile | None = None,
+    text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, utilization: UtilizationProfile | None = None
 ) -> dict[str, DvfsTable] | None:
     """The DVFS table of each group for the power controls of `text`; None if all jobs run at full speed.
 

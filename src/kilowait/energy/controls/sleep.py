@@ -21,9 +21,7 @@ _HOUR_S = 3600.0
 _DAYS = 7
 
 
-def sleep_policies(
-    policy: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel
-) -> dict[str, SleepPolicy]:
+def sleep_policies(policy: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel) -> dict[str, SleepPolicy]:
     """The sleep policy of each group of exclusive nodes whose sleep state saves energy."""
     exclusive = [(g, p) for g, p in zip(cluster.groups, model.groups, strict=True) if not g.shared]
     if not exclusive:
@@ -91,10 +89,7 @@ def describe_sleep(rule: SleepRule, sleep: Mapping[str, SleepPolicy]) -> str:
         return "nodes never sleep, because sleep saves no energy"
     timeouts, wakes = (
         " to ".join(dict.fromkeys((format_duration(min(times)), format_duration(max(times)))))
-        for times in (
-            [policy.timeout_s for policy in sleep.values()],
-            [policy.wake_s for policy in sleep.values()],
-        )
+        for times in ([policy.timeout_s for policy in sleep.values()], [policy.wake_s for policy in sleep.values()])
     )
     suffix = f", {rule.reserve:,} of each group stay awake" if rule.reserve else ""
     if rule.kind == "predictive":

@@ -2,12 +2,7 @@
 
 from kilowait.energy.power.breakdown import description_rows, power_breakdown
 from kilowait.energy.power.components import Component, LoadCurve, NodePower
-from kilowait.energy.power.conversion import (
-    AffineLoss,
-    Conversion,
-    EfficiencyCurve,
-    FixedLoad,
-)
+from kilowait.energy.power.conversion import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import (
     Chiller,
     ConstantPue,
@@ -17,13 +12,7 @@ from kilowait.energy.power.cooling import (
     SupplyAirCop,
     cooling_model,
 )
-from kilowait.energy.power.dvfs import (
-    CAP_CURVES,
-    CapCurve,
-    DvfsState,
-    break_even_beta,
-    clock_slowdown,
-)
+from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve, DvfsState, break_even_beta, clock_slowdown
 from kilowait.energy.power.dvfs_tables import DvfsTable, best_level, level_tables
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus

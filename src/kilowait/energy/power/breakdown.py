@@ -91,9 +91,7 @@ def _parts(group: GroupPower) -> list[dict[str, Any]]:
         units = group.nodes * part.count
         rows.append(_part(group.name, part.name, units, (units * part.idle_w, units * part.max_w), part))
     rows += [
-        _part(
-            group.name, load.name, load.units(group.nodes), [load.units(group.nodes) * load.watts] * 2, load
-        )
+        _part(group.name, load.name, load.units(group.nodes), [load.units(group.nodes) * load.watts] * 2, load)
         for load in group.fixed
     ]
     idle, full = (group.conversion.losses_w(watts) for watts in (group.node.idle_w, group.node.full_w))

@@ -77,17 +77,14 @@ class LoadCurve:
         at = numbers("utilization of the load curve", self.utilization, 0, 1)
         share = numbers("share of the load curve", self.share_of_dynamic, 0, 1)
         if len(at) != len(share) or len(at) < 2 or at[0] != 0 or at[-1] != 1 or (np.diff(at) <= 0).any():
-            raise InputError(
-                "a load curve needs utilizations increasing from 0 to 1, with one share for each"
-            )
+            raise InputError("a load curve needs utilizations increasing from 0 to 1, with one share for each")
         if share[0] != 0 or share[-1] != 1 or (np.diff(share) < 0).any():
             raise InputError("the shares of a load curve must go from 0 to 1 and never decrease")
 
     def share(self, utilization: npt.ArrayLike) -> Floats:
         """Share of (max - idle) at these utilizations."""
         return np.asarray(
-            np.interp(np.asarray(utilization, np.float64), self.utilization, self.share_of_dynamic),
-            np.float64,
+            np.interp(np.asarray(utilization, np.float64), self.utilization, self.share_of_dynamic), np.float64
         )
 
 
@@ -135,9 +132,7 @@ class NodePower:
         """Maximum power of all components of one kind."""
         return float(sum(part.count * part.max_w for part in self.components if part.kind == kind))
 
-    def dynamic_w(
-        self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0
-    ) -> dict[str, Floats]:
+    def dynamic_w(self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0) -> dict[str, Floats]:
         """Watts above idle by kind of component, at utilizations from 0 to 1 (numbers or arrays of equal shape)."""
         cpu = numbers("cpu utilization", cpu_utilization, 0, 1)
         gpu = numbers("gpu utilization", gpu_utilization, 0, 1)

@@ -87,9 +87,7 @@ class Conversion:
     def __post_init__(self) -> None:
         names = [step.name for step in self.steps]
         if len(set(names)) < len(names):
-            raise InputError(
-                f"conversion steps {', '.join(names)}: a name occurs twice; names must be unique"
-            )
+            raise InputError(f"conversion steps {', '.join(names)}: a name occurs twice; names must be unique")
 
     @property
     def slope(self) -> float:
@@ -150,12 +148,7 @@ class EfficiencyCurve:
         share = numbers("load_share of the efficiency curve", self.load_share, 0)
         efficiency = numbers("efficiency of the efficiency curve", self.efficiency, 0, 1)
         require("rated_w of the efficiency curve", self.rated_w)
-        if (
-            self.rated_w == 0
-            or len(share) != len(efficiency)
-            or not len(share)
-            or (np.diff(share) <= 0).any()
-        ):
+        if self.rated_w == 0 or len(share) != len(efficiency) or not len(share) or (np.diff(share) <= 0).any():
             raise InputError(
                 "an efficiency curve needs rated_w above 0 and increasing load shares, with one efficiency for each"
             )

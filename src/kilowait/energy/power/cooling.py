@@ -15,16 +15,7 @@ import numpy.typing as npt
 from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = [
-    "COOLING",
-    "Chiller",
-    "ConstantPue",
-    "Cooling",
-    "Economiser",
-    "LinearCop",
-    "SupplyAirCop",
-    "cooling_model",
-]
+__all__ = ["COOLING", "Chiller", "ConstantPue", "Cooling", "Economiser", "LinearCop", "SupplyAirCop", "cooling_model"]
 
 Weather = npt.ArrayLike | None
 
@@ -35,9 +26,7 @@ class Cooling(Protocol):
     needs: ClassVar[tuple[str, ...]]
     """The required weather variables, of "temperature" and "wet_bulb"."""
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Cooling power, watts; arguments are numbers or arrays of equal shape."""
 
 
@@ -55,9 +44,7 @@ class ConstantPue:
     def __post_init__(self) -> None:
         require("pue", self.pue, 1)
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Cooling power, watts; independent of the weather."""
         return np.asarray((self.pue - 1) * _heat(heat_w), np.float64)
 
@@ -81,9 +68,7 @@ class SupplyAirCop:
         """Watts of heat moved by one watt."""
         return 0.0068 * self.supply_c**2 + 0.0008 * self.supply_c + 0.458
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Cooling power, watts; independent of the outdoor weather."""
         return np.asarray(_heat(heat_w) / self.cop, np.float64)
 
@@ -109,9 +94,7 @@ class LinearCop:
         outside = _degrees("linear-cop", "temperature", temperature_c)
         return np.maximum(1.0, self.cop_25 - self.per_k * (outside - 25))
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Watts drawn."""
         return np.asarray(_heat(heat_w) / self.cop(temperature_c), np.float64)
 
@@ -154,9 +137,7 @@ class Chiller:
         part_power = 0.03303 + 0.6852 * part_load + 0.2818 * part_load**2
         return np.asarray(self.cop_rated * part_load / (part_power * full_power), np.float64)
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Watts drawn."""
         return np.asarray(_heat(heat_w) / self.cop(heat_w, temperature_c), np.float64)
 
@@ -193,15 +174,11 @@ class Economiser:
         wet = _degrees("economiser", "wet_bulb", wet_bulb_c)
         return np.clip((wet + self.approach_k - self.supply_c) / self.blend_k, 0.0, 1.0)
 
-    def power_w(
-        self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None
-    ) -> Floats:
+    def power_w(self, heat_w: npt.ArrayLike, temperature_c: Weather = None, wet_bulb_c: Weather = None) -> Floats:
         """Watts drawn."""
         heat = _heat(heat_w)
         chiller_heat = heat * self.chiller_share(wet_bulb_c)
-        return np.asarray(
-            self.pumps_share * heat + self.chiller.power_w(chiller_heat, temperature_c), np.float64
-        )
+        return np.asarray(self.pumps_share * heat + self.chiller.power_w(chiller_heat, temperature_c), np.float64)
 
 
 COOLING: dict[str, type[ConstantPue | SupplyAirCop | LinearCop | Chiller | Economiser]] = {

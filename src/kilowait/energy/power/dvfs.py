@@ -76,9 +76,7 @@ def break_even_beta(level_w: npt.ArrayLike, speed: npt.ArrayLike, full_w: float)
     watts = numbers("level_w", level_w, 0)
     at = numbers("speed", speed, 1e-6, 1)
     if (watts <= 0).any() or (at >= 1).any():
-        raise InputError(
-            "break-even needs a DVFS state that draws power and is below full speed; leave others out"
-        )
+        raise InputError("break-even needs a DVFS state that draws power and is below full speed; leave others out")
     return np.asarray((full_w / watts - 1) / (1 / at - 1), np.float64)
 
 
@@ -116,9 +114,7 @@ class CapCurve:
         return np.asarray(np.minimum(numbers("r", r, 1e-6), 1) * self.slowdown(r), np.float64)
 
 
-_ZEUS = (
-    "fitted to Zeus summary_power_{}.csv (ml-energy/zeus, NSDI'23, Apache-2.0), jobs drawing more than 90 W"
-)
+_ZEUS = "fitted to Zeus summary_power_{}.csv (ml-energy/zeus, NSDI'23, Apache-2.0), jobs drawing more than 90 W"
 CAP_CURVES: dict[str, CapCurve] = {
     "V100": CapCurve("V100", 0.58, 1.51, 0.08, _ZEUS.format("v100")),
     "RTX6000": CapCurve("RTX6000", 0.73, 1.62, 0.20, _ZEUS.format("rtx6000")),

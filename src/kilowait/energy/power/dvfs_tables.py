@@ -64,14 +64,10 @@ def level_tables(
     """
     watts = numbers("power_w", power_w, 0)
     if watts.shape != (len(jobs),):
-        raise InputError(
-            f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs"
-        )
+        raise InputError(f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs")
     nodes = jobs["nodes"].astype(np.float64)
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
-    cpu_part, gpu_part = _parts(
-        group, *utilization(jobs, profile if profile is not None else ConstantUtilization())
-    )
+    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUtilization()))
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
     job_beta = jobs.column("beta")
     betas = np.where(np.isnan(job_beta), group.beta if beta is None else beta, job_beta)
@@ -100,9 +96,7 @@ def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]
     shares = []
     for kind in ("cpu", "gpu"):
         at_full = float(full[kind]) / full_total if full_total > 0 else 0.0
-        shares.append(
-            np.divide(at[kind], total, out=np.full(cpu.shape, at_full), where=np.asarray(total) > 0)
-        )
+        shares.append(np.divide(at[kind], total, out=np.full(cpu.shape, at_full), where=np.asarray(total) > 0))
     return shares[0], shares[1]
 
 

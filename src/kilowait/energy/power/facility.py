@@ -42,10 +42,7 @@ class Facility:
         return it if self.supply is None else self.supply.input_w(it)
 
     def facility_w(
-        self,
-        it_w: npt.ArrayLike,
-        temperature_c: npt.ArrayLike | None = None,
-        wet_bulb_c: npt.ArrayLike | None = None,
+        self, it_w: npt.ArrayLike, temperature_c: npt.ArrayLike | None = None, wet_bulb_c: npt.ArrayLike | None = None
     ) -> Floats:
         """Facility power, watts; never below `it_w`. Arguments are numbers or arrays of equal shape."""
         supplied = self.supplied_w(it_w)

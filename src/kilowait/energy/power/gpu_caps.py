@@ -53,12 +53,7 @@ def cap_gpus(
     whatever other jobs share the GPU. If groups of one type differ in power, the largest slowdown applies.
 
     >>> jobs = JobTable(
-    ...     job_id=[1, 2],
-    ...     submit_s=[0, 0],
-    ...     runtime_s=[9, 9],
-    ...     nodes=[1, 1],
-    ...     gpus=[1, 1],
-    ...     gpu_utilization=[1, 0.3],
+    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1], gpu_utilization=[1, 0.3]
     ... )
     >>> capped = cap_gpus(jobs, Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed"), 0.6)
     >>> dict(zip(capped.speeds.types, capped.speeds.speed[:, 0].round(2).tolist()))

@@ -40,9 +40,7 @@ def energy_by_type(
     >>> dict(zip(gpu_types(cluster), (joules[:, 0] / 3.6e6).round(3).tolist(), strict=True))  # kWh
     {'A100': 0.436, 'V100': 0.408, 'T4': 0.491, 'RTX4090': 0.529}
     """
-    energy_j = joules_by_group(
-        jobs, cluster, model, np.maximum(jobs["estimate_s"], 1.0), speeds, utilization, gpu_cap
-    )
+    energy_j = joules_by_group(jobs, cluster, model, np.maximum(jobs["estimate_s"], 1.0), speeds, utilization, gpu_cap)
     type_of_group = [
         (
             group.gpu_type if group.gpus else "",
@@ -91,9 +89,7 @@ def _speed(speeds: Speeds | None, gpu_type: str, jobs: int) -> Floats:
         return np.ones(jobs)
     names = [name.lower() for name in speeds.types]
     if gpu_type.lower() not in names:
-        raise InputError(
-            f"speeds are given for {', '.join(speeds.types)}, not for {gpu_type}, which the cluster has"
-        )
+        raise InputError(f"speeds are given for {', '.join(speeds.types)}, not for {gpu_type}, which the cluster has")
     speeds.require_known()
     if speeds.speed.shape[1] != jobs:
         raise InputError(f"speeds of {speeds.speed.shape[1]} jobs were given for {jobs} jobs")

@@ -52,9 +52,7 @@ class GroupPower:
         gpu_idle_w = self.node.idle_of("gpu")
         for level in self.levels:
             if level.gpu_cap < 1 and self.cap_curve is None:
-                raise InputError(
-                    f"level {level.name!r} of the group {self.name!r} caps GPUs but there is no cap curve"
-                )
+                raise InputError(f"level {level.name!r} of the group {self.name!r} caps GPUs but there is no cap curve")
             if level.gpu_cap < 1 and level.gpu_cap * self.node.limit_of("gpu") <= gpu_idle_w:
                 raise InputError(
                     f"level {level.name!r} of the group {self.name!r} caps the GPUs of a node at "
@@ -82,9 +80,7 @@ class GroupPower:
 
     def fixed_w(self, nodes: int | None = None) -> float:
         """Power of the fixed loads for `nodes` nodes (None: all nodes of the group)."""
-        return sum(
-            self.conversion.fixed_w(load, self.nodes if nodes is None else nodes) for load in self.fixed
-        )
+        return sum(self.conversion.fixed_w(load, self.nodes if nodes is None else nodes) for load in self.fixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,7 @@ def piece_counts(jobs: JobTable) -> npt.NDArray[np.int64]:
     """Number of pieces of each job in a node-level cluster.
 
     >>> jobs = JobTable(
-    ...     job_id=[1, 2],
-    ...     submit_s=[0, 0],
-    ...     runtime_s=[9, 9],
-    ...     nodes=[2, 1],
-    ...     gpus=[8, 3],
-    ...     gpus_may_span_nodes=[0, 1],
+    ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 1], gpus=[8, 3], gpus_may_span_nodes=[0, 1]
     ... )
     >>> piece_counts(jobs).tolist()
     [2, 3]
@@ -62,9 +57,7 @@ def gpu_caps(fraction: npt.ArrayLike, jobs: int) -> Floats:
     """Validated GPU power caps, one per job, as shares of the GPUs' power limit."""
     caps = numbers("gpu_cap", fraction)
     if caps.shape not in ((), (jobs,)):
-        raise InputError(
-            f"gpu_cap has the shape {caps.shape}; give one number, or one for each of the {jobs} jobs"
-        )
+        raise InputError(f"gpu_cap has the shape {caps.shape}; give one number, or one for each of the {jobs} jobs")
     if ((caps <= 0) | (caps > 1)).any():
         raise InputError(
             f"gpu_cap goes from {caps.min():g} to {caps.max():g}; a cap is a share of the GPU's power limit, above 0 "

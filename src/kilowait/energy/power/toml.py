@@ -14,19 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kilowait.energy.power.components import CURVES, Component, NodePower
-from kilowait.energy.power.conversion import (
-    AffineLoss,
-    Conversion,
-    EfficiencyCurve,
-    FixedLoad,
-)
+from kilowait.energy.power.conversion import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import COOLING, Chiller, Cooling, Economiser
-from kilowait.energy.power.dvfs import (
-    CAP_CURVES,
-    FULL_SPEED,
-    CapCurve,
-    DvfsState,
-)
+from kilowait.energy.power.dvfs import CAP_CURVES, FULL_SPEED, CapCurve, DvfsState
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.sleep import SleepStates
@@ -75,9 +65,7 @@ class _Table:
         rows = self.values.get(key, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise InputError(f"{self.where}: {key} must be written as [[{key}]] tables")
-        return [
-            _Table(row, f"{self.where}, {key} {row.get('name', number)!r}") for number, row in enumerate(rows)
-        ]
+        return [_Table(row, f"{self.where}, {key} {row.get('name', number)!r}") for number, row in enumerate(rows)]
 
     def table(self, key: str) -> _Table | None:
         """The table [key]; None if there is none."""
@@ -212,11 +200,7 @@ def _level(row: _Table, idle_w: float, full_w: float) -> DvfsState:
     else:
         cpu_dynamic = row.get("cpu_dynamic", float, 1.0)
     result = DvfsState(
-        row.get("name", str),
-        row.get("speed", float, 1.0),
-        cpu_dynamic,
-        row.get("gpu_cap", float, 1.0),
-        **row.origin(),
+        row.get("name", str), row.get("speed", float, 1.0), cpu_dynamic, row.get("gpu_cap", float, 1.0), **row.origin()
     )
     row.check_unknown_keys()
     return result
@@ -257,9 +241,7 @@ def _facility(table: _Table | None, path: Path) -> Facility:
     table.where = f"facility in {path}"
     cooling = table.table("cooling")
     if cooling is None:
-        raise InputError(
-            f"{table.where} has no [facility.cooling]; the simplest is kind = 'constant-pue' with a pue"
-        )
+        raise InputError(f"{table.where} has no [facility.cooling]; the simplest is kind = 'constant-pue' with a pue")
     origin = cooling.origin()
     chosen = _cooling(cooling, cooling.get("kind", str))
     supply = table.table("supply")

@@ -108,9 +108,9 @@ class UtilizationByClass:
     """Utilization by job class; the first class that contains a job counts, `otherwise` applies to the rest.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 64])
-    >>> UtilizationByClass(
-    ...     (UtilizationClass("wide", cpu=0.9, nodes=(32, 512)),), ConstantUtilization(0.4)
-    ... ).use(jobs)[0].tolist()
+    >>> UtilizationByClass((UtilizationClass("wide", cpu=0.9, nodes=(32, 512)),), ConstantUtilization(0.4)).use(jobs)[
+    ...     0
+    ... ].tolist()
     [0.4, 0.9]
     """
 
@@ -160,9 +160,7 @@ def unique_classes(
     return jobs[representative], row
 
 
-def job_power_w(
-    jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None
-) -> Floats:
+def job_power_w(jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None) -> Floats:
     """Mean power of each job at full speed, all its nodes together, on the nodes of `group` (None: the only group).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])
@@ -199,9 +197,7 @@ def with_planned_power(jobs: JobTable) -> JobTable:
 def power_sources(jobs: JobTable) -> dict[str, int]:
     """Number of jobs by the source of their power: measured, utilization columns, or the utilization profile.
 
-    >>> power_sources(
-    ...     JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 5])
-    ... )
+    >>> power_sources(JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 5]))
     {'measured': 1, 'columns': 0, 'utilization': 1}
     """
     if not any(name in jobs for name in _POWER_COLUMNS):
@@ -257,9 +253,7 @@ def with_measured_power(
     A mean power per node outside `least_w` to `most_w` counts as a meter fault and is not used; give the limits of the
     machine if they are known. An existing `power_w` is kept.
 
-    >>> jobs = JobTable(
-    ...     job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[10, 0, 10], nodes=[1] * 3, energy_j=[2000, 5, 0]
-    ... )
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[10, 0, 10], nodes=[1] * 3, energy_j=[2000, 5, 0])
     >>> measured, report = with_measured_power(jobs)
     >>> measured["power_w"].tolist(), report.text()
     ([200.0, nan, nan], '1 with power from measured energy; 1 ran for 0 s; 1 measured as 0 J')

@@ -43,10 +43,6 @@ def numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: fl
     if not valid.all():
         first = int(np.argmin(valid.ravel()))
         place = f" [{first}]" if array.ndim else ""
-        span = (
-            "finite"
-            if math.isinf(least)
-            else f"from {least:g}" + (f" to {most:g}" if most < math.inf else "")
-        )
+        span = "finite" if math.isinf(least) else f"from {least:g}" + (f" to {most:g}" if most < math.inf else "")
         raise InputError(f"{what}{place} is {array.ravel()[first]}; it must be a number {span}".rstrip())
     return array

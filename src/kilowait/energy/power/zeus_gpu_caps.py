@@ -51,9 +51,7 @@ class CapTable:
         top = max(run.cap_w for run in self.runs)
         uncapped = {run.job: run for run in self.runs if run.cap_w == top}
         pairs = [
-            (run, uncapped[run.job])
-            for run in self.runs
-            if run.job in uncapped and uncapped[run.job].power_w > least_w
+            (run, uncapped[run.job]) for run in self.runs if run.job in uncapped and uncapped[run.job].power_w > least_w
         ]
         if not pairs:
             raise InputError(f"no job of the {self.gpu} table draws more than {least_w:g} W without a cap")
@@ -67,17 +65,11 @@ def read_cap_table(path: str | PathLike[str], gpu: str = "") -> CapTable:
     """Read a Zeus power table (CSV, plain or gzip); a row with a missing or invalid number is an error."""
     path = Path(path)
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8") as lines
-        ):
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
             rows = csv.DictReader(lines)
             absent = [name for name in (*_KEYS, *_NUMBERS) if name not in (rows.fieldnames or ())]
             if absent:
-                raise InputError(
-                    f"{path} lacks the column(s) {', '.join(absent)}; it is not a Zeus power table"
-                )
+                raise InputError(f"{path} lacks the column(s) {', '.join(absent)}; it is not a Zeus power table")
             runs = tuple(_runs(rows, path))
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read the power table {path}: {problem}") from None

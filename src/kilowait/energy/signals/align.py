@@ -125,9 +125,7 @@ def align_signals(
     elif weather is not None:
         if weather.temperature.unit not in _CELSIUS:
             raise InputError(f"the temperature is in {weather.temperature.unit}; give it in °C")
-        weather = Weather(
-            *(covering(part, "the weather") for part in (weather.temperature, weather.humidity))
-        )
+        weather = Weather(*(covering(part, "the weather") for part in (weather.temperature, weather.humidity)))
         temperature = weather.temperature
         wet_bulb = weather.wet_bulb if "wet_bulb" in cooling.needs else None
         words["weather"] = weather.describe()

@@ -14,13 +14,7 @@ from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.energy.signals.readers.units import find_intensity_unit
 from kilowait.errors import InputError
 
-__all__ = [
-    "detect_format",
-    "read_carbon_aware_sdk",
-    "read_electricity_maps_api",
-    "read_gb_api",
-    "read_watttime",
-]
+__all__ = ["detect_format", "read_carbon_aware_sdk", "read_electricity_maps_api", "read_gb_api", "read_watttime"]
 
 _DURATION = re.compile(r"(?:(\d+)\.)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?")
 
@@ -73,9 +67,7 @@ def read_electricity_maps_api(content: Any, zone: str | None, location: str | No
     facts: dict[str, Any] = {"estimated": estimated}
     if estimated:
         facts["note"] = f"{estimated} of {len(rows)} values are estimates of the publisher"
-    step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(
-        _at(content, "temporalGranularity")
-    )
+    step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(_at(content, "temporalGranularity"))
     return RawSamples(
         unix_seconds([_text(row, "datetime") for row in rows], zone),
         _values([row.get("carbonIntensity") for row in rows], "carbonIntensity"),
@@ -91,9 +83,7 @@ def read_electricity_maps_api(content: Any, zone: str | None, location: str | No
 def read_carbon_aware_sdk(content: Any, zone: str | None, location: str | None) -> RawSamples:
     """Ratings of the SDK's data files and responses: a time with its offset, a duration ``HH:MM``."""
     rows = [{str(key).lower(): value for key, value in row.items()} for row in _rows(content)]
-    place = single_value(
-        [str(row.get("location", "")) for row in rows], location, "location", "give location="
-    )
+    place = single_value([str(row.get("location", "")) for row in rows], location, "location", "give location=")
     rows = [row for row in rows if place is None or str(row.get("location", "")) in ("", place)]
     time = unix_seconds([_text(row, "time") for row in rows], zone)
     value = _values([row.get("rating") for row in rows], "rating")

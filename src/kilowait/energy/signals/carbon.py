@@ -10,12 +10,7 @@ import numpy as np
 
 from kilowait.energy.signals import api_formats
 from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
-from kilowait.energy.signals.readers.files import (
-    SignalFile,
-    Table,
-    open_signal,
-    single_value,
-)
+from kilowait.energy.signals.readers.files import SignalFile, Table, open_signal, single_value
 from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
 from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
 from kilowait.errors import InputError, UnknownNameError
@@ -105,9 +100,7 @@ def _resolve_unit(file_unit: str | None, unit: str | None) -> str:
     if file_unit is None and unit is None:
         raise InputError("the file names no unit; give it, such as unit='g/kWh' or unit='lb/MWh'")
     if file_unit is not None and unit is not None and intensity_factor(file_unit) != intensity_factor(unit):
-        raise InputError(
-            f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out"
-        )
+        raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
     return file_unit or unit or ""
 
 
@@ -155,17 +148,13 @@ def _find_format(table: Table) -> str:
     return "csv"
 
 
-def _electricity_maps(
-    table: Table, carbon_scope: Scope, zone: str | None, location: str | None
-) -> RawSamples:
+def _electricity_maps(table: Table, carbon_scope: Scope, zone: str | None, location: str | None) -> RawSamples:
     table, place = _one_place(table, "Zone Id", location)
     marks = ("(direct",) if carbon_scope == "direct" else ("(lca", "(life cycle", "(life-cycle")
     named = [at for at, name in enumerate(table.header) if name.lower().startswith("carbon intensity")]
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
     if column is None:
-        raise InputError(
-            f"the file has no column of {carbon_scope} carbon intensity; it has {', '.join(table.header)}"
-        )
+        raise InputError(f"the file has no column of {carbon_scope} carbon intensity; it has {', '.join(table.header)}")
     estimated = 0
     if "Data Estimated" in table.header:
         estimated = sum(word.lower() == "true" for word in table.words(table.index("Data Estimated")))

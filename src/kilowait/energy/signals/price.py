@@ -46,9 +46,7 @@ def read_price(
         if file_unit is None and unit is None:
             raise InputError("the file names no unit; give it, such as unit='EUR/MWh'")
         if file_unit is not None and unit is not None and price_factor(file_unit) != price_factor(unit):
-            raise InputError(
-                f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out"
-            )
+            raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
         factor, currency = price_factor(file_unit or unit or "")
         meta = {
             "name": "electricity price",

@@ -89,11 +89,7 @@ def wet_bulb_c(temperature_c: npt.ArrayLike, humidity_percent: npt.ArrayLike) ->
 
 
 def read_weather(
-    path: str | PathLike[str],
-    *,
-    year: int | None = None,
-    gaps: Gaps = "error",
-    longest_s: float | None = None,
+    path: str | PathLike[str], *, year: int | None = None, gaps: Gaps = "error", longest_s: float | None = None
 ) -> Weather:
     """Weather from Open-Meteo JSON or an EPW file, UTC; the format is detected by content.
 
@@ -121,8 +117,7 @@ def read_weather(
             )
 
         return Weather(
-            series("temperature", temperature, "°C"),
-            series("relative humidity", np.minimum(humidity, 100.0), "%"),
+            series("temperature", temperature, "°C"), series("relative humidity", np.minimum(humidity, 100.0), "%")
         )
 
 
@@ -159,9 +154,7 @@ def _open_meteo(file: SignalFile) -> tuple[Floats, Floats, Floats, dict[str, Any
     except ValueError:
         offset = math.nan
     if not math.isfinite(offset):
-        raise InputError(
-            "there is no utc_offset_seconds, so the times cannot be converted to UTC; add it (0 for UTC)"
-        )
+        raise InputError("there is no utc_offset_seconds, so the times cannot be converted to UTC; add it (0 for UTC)")
     time = unix_seconds([str(word) for word in listed("time")], "UTC")
     if units.get("time") != "unixtime":  # Unix times are UTC whatever the offset.
         time = time - offset
@@ -191,8 +184,7 @@ def _epw(file: SignalFile, year: int | None) -> tuple[Floats, Floats, Floats, di
         )
     try:
         starts = [
-            datetime(laid_on, month, day, hour - 1, tzinfo=UTC).timestamp()
-            for _, month, day, hour in when.tolist()
+            datetime(laid_on, month, day, hour - 1, tzinfo=UTC).timestamp() for _, month, day, hour in when.tolist()
         ]
     except (ValueError, OverflowError) as problem:
         raise InputError(

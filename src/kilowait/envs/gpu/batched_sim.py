@@ -15,12 +15,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.gpu.observation_spec import feature_names, summary_names, type_names
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.kernels.state_stack_gpu import (
-    COPY,
-    prepare_log_arrays,
-    stack_states,
-    window_state,
-)
+from kilowait.envs.kernels.state_stack_gpu import COPY, prepare_log_arrays, stack_states, window_state
 from kilowait.envs.kernels.step_gpu import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
 from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
@@ -102,18 +97,14 @@ class GpuDecisionSettings:
 
     def codes(self, gpu_settings: GpuSettings) -> npt.NDArray[np.int64]:
         """Codes of the placements that can be chosen."""
-        return np.array(
-            [list(PLACEMENTS).index(name) for name in self.placements or (gpu_settings.placement,)]
-        )
+        return np.array([list(PLACEMENTS).index(name) for name in self.placements or (gpu_settings.placement,)])
 
     def observation_spec(self, cluster: Cluster) -> ObservationSpec:
         """The shape of observations."""
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
         extra = int(self.hold or self.preempt)
-        return ObservationSpec(
-            feature_names(types), summary_names(types), self.rows, choices, extra, self.graph
-        )
+        return ObservationSpec(feature_names(types), summary_names(types), self.rows, choices, extra, self.graph)
 
 
 class GpuBatchedSimulator(BatchedSimulatorBase):

@@ -50,14 +50,10 @@ class GpuPolicyExpert:
         shown = np.arange(slots) < buffers.copies["shown"][:, None]
         allowed = buffers.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
         numbers = np.where(shown, buffers.slots[:, :slots], 0)
-        rank = np.where(
-            shown & allowed.any(axis=2), self._rank[buffers.copies["first"][:, None] + numbers], np.inf
-        )
+        rank = np.where(shown & allowed.any(axis=2), self._rank[buffers.copies["first"][:, None] + numbers], np.inf)
         slot = rank.argmin(axis=1)
         copies = np.arange(len(slot))
-        choice = allowed[copies, slot].argmax(
-            axis=1
-        )  # the first allowed choice: that of placement, if it is allowed
+        choice = allowed[copies, slot].argmax(axis=1)  # the first allowed choice: that of placement, if it is allowed
         actions: npt.NDArray[np.int64] = np.where(
             np.isinf(rank[copies, slot]), buffers.mask.argmax(axis=1), slot * choices + choice
         )
@@ -75,15 +71,10 @@ class GpuPolicyExpert:
         job_state = s.job_state[copies, numbers]
         seen: Any = self._job_records(job_state, s.jobs[copies, numbers], s.clock["now"])
         keys: npt.NDArray[np.float64] = np.asarray(self._score(seen, 0.0, np.zeros(0)))
-        types = s.nodes[
-            copies, s.places[copies, np.minimum(job_state["place_lo"], s.places.shape[1] - 1), 0]
-        ]["type"]
+        types = s.nodes[copies, s.places[copies, np.minimum(job_state["place_lo"], s.places.shape[1] - 1), 0]]["type"]
         actions = np.where(buffers.mask[:, -1] == 1, buffers.mask.shape[1] - 1, buffers.mask.argmax(axis=1))
         for b in range(len(numbers)):
-            shown, victims = (
-                int(buffers.copies["shown"][b]),
-                slots + np.arange(int(buffers.copies["victims"][b])),
-            )
+            shown, victims = (int(buffers.copies["shown"][b]), slots + np.arange(int(buffers.copies["victims"][b])))
             for slot in np.argsort(keys[b, :shown], kind="stable"):
                 allowed = buffers.mask[b, slot * choices : (slot + 1) * choices]
                 if allowed.any():
@@ -107,9 +98,7 @@ class GpuPolicyExpert:
         runs = job_state["status"] == RUNNING
         records = seen.copy()
         records["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
-        progress = np.where(
-            runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
-        )
+        progress = np.where(runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0)
         records["remaining_s"] = np.maximum(job_state["estimate_s"] - job_state["done"] - progress, 1.0)
         return records.view(np.recarray)
 
@@ -126,10 +115,7 @@ def static_rank(policy: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.flo
             "use srtf, sjf, qssf or another policy of the job alone"
         )
     values = policy.parameters if policy.prepare is None else policy.prepare(vec.jobs, vec.cluster)
-    score, parameters = (
-        getattr(policy.score, "py_func", policy.score),
-        np.ascontiguousarray(values, np.float64),
-    )
+    score, parameters = (getattr(policy.score, "py_func", policy.score), np.ascontiguousarray(values, np.float64))
     jobs = vec.simulator.log_arrays.jobs.copy().view(np.recarray)
     jobs["submit_s"] = vec.jobs["submit_s"]
     jobs["since_first_s"] = jobs["submit_s"] - jobs["submit_s"].min(initial=np.inf)

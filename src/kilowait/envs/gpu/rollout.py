@@ -49,9 +49,7 @@ def run_gpu_policy(
     Without `speeds`, those of the setting `gpu_speeds` are used, as in `kilowait.simulate`.
 
     >>> import kilowait as kw
-    >>> jobs = kw.JobTable(
-    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
-    ... )
+    >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3)
     >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
     >>> newest_first = lambda observation: (
     ...     observation["mask"].shape[1] - 1 - observation["mask"][:, ::-1].argmax(axis=1)

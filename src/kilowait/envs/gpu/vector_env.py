@@ -17,13 +17,7 @@ from kilowait.envs.custom import Feature
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, RewardWeights
-from kilowait.envs.vector_env import (
-    EngineVectorEnv,
-    check_sizes,
-    default_reward,
-    drop_dependencies,
-    kernel_autoreset,
-)
+from kilowait.envs.vector_env import EngineVectorEnv, check_sizes, default_reward, drop_dependencies, kernel_autoreset
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -38,11 +32,7 @@ class GpuVectorEnv(EngineVectorEnv):
     >>> cluster = kw.Cluster.preset("gpu-mixed")
     >>> jobs = gpu_workload(300, cluster, seed=1)
     >>> vec = gymnasium.make_vec(
-    ...     "kilowait/Gpu-v0",
-    ...     num_envs=4,
-    ...     vectorization_mode="vector_entry_point",
-    ...     jobs=jobs,
-    ...     cluster=cluster,
+    ...     "kilowait/Gpu-v0", num_envs=4, vectorization_mode="vector_entry_point", jobs=jobs, cluster=cluster
     ... )
     >>> observation, _ = vec.reset(seed=0)
     >>> observation["jobs"].shape, bool(observation["mask"].any())

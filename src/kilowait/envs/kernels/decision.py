@@ -13,23 +13,9 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.event_loop import advance, next_event_s
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    memmove,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, memmove, noinline, without_refcount
 from kilowait.engine.kernels.queue import end_pass
-from kilowait.engine.kernels.reservations import (
-    EVERY_GROUP,
-    begin_pass,
-    block_groups,
-    place,
-    reserve,
-    start,
-)
+from kilowait.engine.kernels.reservations import EVERY_GROUP, begin_pass, block_groups, place, reserve, start
 from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import state_without_refcount
 
@@ -76,8 +62,7 @@ def eligible(s: Any, phase: int, at: int) -> bool:
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
         return (
-            waiting.key != HAS_RESERVATION
-            and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
+            waiting.key != HAS_RESERVATION and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
         )
     return place(s, waiting.job, EVERY_GROUP) >= 0
 
@@ -135,9 +120,7 @@ def finish_pass(s: Any, copy: Any) -> None:
 
 
 @noinline
-def advance_to_decision(
-    s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float
-) -> int:
+def advance_to_decision(s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float) -> int:
     """Advance until the agent has a choice (DECISION) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
@@ -145,9 +128,7 @@ def advance_to_decision(
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if k.segments >= copy.jobs or not advance(
-                s, zero_score, no_parameters, zero_score, no_parameters
-            ):
+            if k.segments >= copy.jobs or not advance(s, zero_score, no_parameters, zero_score, no_parameters):
                 return OVER
             if k.queue_hi == k.queue_lo:
                 continue

@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.gpu.allocation import fits as fits_node
-from kilowait.engine.gpu.event_loop import (
-    END,
-    FULL,
-    advance,
-    due,
-)
+from kilowait.engine.gpu.event_loop import END, FULL, advance, due
 from kilowait.engine.gpu.job_progress import preempt, update_rates
 from kilowait.engine.gpu.scheduling_pass import migrate_running, start_now
 from kilowait.engine.gpu.state import (
@@ -95,9 +90,7 @@ def _search(s: Any, job: int) -> int:
                 node = s.by_type[i]
                 if fits_node(s, job_state, node):
                     pieces_fitting += (
-                        _pieces_on(s, job_state, node)
-                        if job_state.spread == 1 and job_state.pieces > 1
-                        else 1
+                        _pieces_on(s, job_state, node) if job_state.spread == 1 and job_state.pieces > 1 else 1
                     )
                 i += 1
             if pieces_fitting >= job_state.pieces:

@@ -10,14 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    maybe_inline,
-    noinline,
-    specialize,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline, noinline, specialize, without_refcount
 from kilowait.engine.kernels.power_event_loop import advance
 from kilowait.engine.kernels.power_pass import backfill, begin_pass, open_pass
 from kilowait.engine.kernels.power_start import place, reserve, start
@@ -170,11 +163,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
                         s.queue[i].key = 0.0
                     copy.phase = HEAD
         if copy.phase == HEAD:
-            if (
-                k.open_groups != 0
-                and worth_choosing(s, env_settings.wake_ahead != 0)
-                and any_eligible(s, HEAD)
-            ):
+            if k.open_groups != 0 and worth_choosing(s, env_settings.wake_ahead != 0) and any_eligible(s, HEAD):
                 return DECISION
             copy.phase = NODES
             if k.depth > 0 and any_fits(s):

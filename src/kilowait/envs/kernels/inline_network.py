@@ -15,12 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from kilowait.engine.kernels.jit import (
-    compile_entry,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import compile_entry, kernel, noinline, without_refcount
 from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply
 from kilowait.envs.kernels.reward import compute_reward
 from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state
@@ -57,9 +52,7 @@ def network_without_refcount(a: Any) -> NetworkWeights:
 
 
 @noinline
-def best_slot(
-    weights: Any, jobs: Any, mask: Any, summary: Any, shown: int, base: Any, h: Any, h2: Any
-) -> int:
+def best_slot(weights: Any, jobs: Any, mask: Any, summary: Any, shown: int, base: Any, h: Any, h2: Any) -> int:
     """The allowed slot with the largest score; ties go to the first."""
     weights = network_without_refcount(weights)
     jobs = without_refcount(jobs)
@@ -132,14 +125,7 @@ def _run_many(t: Any, a: Any, source: Any, weights: Any, lo: int, hi: int) -> No
             a.over[b] = outcome == OVER
             observe(s, a, source, b, a.summary)
         a.reward[b] += compute_reward(
-            s,
-            copy,
-            source.user_weight[b],
-            env_settings.sla_s,
-            a.weights,
-            a.settled[b],
-            a.accrued[b],
-            a.terms[b],
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.accrued[b], a.terms[b]
         )
         results = a.finished[b]
         results[0] = copy.total

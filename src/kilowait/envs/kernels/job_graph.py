@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.gpu.state import RUNNING, gpu_state_without_refcount
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, without_refcount
 from kilowait.envs.kernels.decision_gpu import type_of
 from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 

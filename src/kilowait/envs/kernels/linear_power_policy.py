@@ -28,21 +28,8 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import decision_power
-from kilowait.envs.kernels.decision import (
-    BACKFILLING,
-    BETWEEN,
-    HEAD,
-    OVER,
-)
-from kilowait.envs.kernels.decision_power import (
-    FULL,
-    NODES,
-    apply,
-    eligible,
-    fits,
-    hold,
-    may_hold,
-)
+from kilowait.envs.kernels.decision import BACKFILLING, BETWEEN, HEAD, OVER
+from kilowait.envs.kernels.decision_power import FULL, NODES, apply, eligible, fits, hold, may_hold
 from kilowait.envs.kernels.reward_power import compute_reward
 from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount, nth_state
 from kilowait.envs.kernels.step import buffers_without_refcount
@@ -96,18 +83,10 @@ class PowerPolicyWeights(NamedTuple):
 
 
 def power_policy_weights(
-    power_setup: PowerSetup,
-    first: Floats,
-    allowed_slowdown: Floats,
-    weights: npt.ArrayLike,
-    signal: str | None,
+    power_setup: PowerSetup, first: Floats, allowed_slowdown: Floats, weights: npt.ArrayLike, signal: str | None
 ) -> PowerPolicyWeights:
     """Weights for the jobs of `powered`; `signal` is carbon, price or None."""
-    power_tables, power_controls, model = (
-        power_setup.power_tables,
-        power_setup.power_controls,
-        power_setup.model,
-    )
+    power_tables, power_controls, model = (power_setup.power_tables, power_setup.power_controls, power_setup.model)
     kinds, levels = power_tables.may.shape
     sleeping_nodes = np.zeros((len(model.groups), kinds, 1))
     sleep_saving_w = np.zeros(len(model.groups))
@@ -118,9 +97,7 @@ def power_policy_weights(
     slow = np.ones((kinds, levels))
     if power_setup.tables is not None:
         slow = np.max([table.factor[:, :levels] for table in power_setup.tables.values()], axis=0)
-    watts = (power_tables.above_w[:, :, :levels] + sleeping_nodes * sleep_saving_w[:, None, None]).mean(
-        axis=0
-    )
+    watts = (power_tables.above_w[:, :, :levels] + sleeping_nodes * sleep_saving_w[:, None, None]).mean(axis=0)
     watts = np.maximum(watts, 0.0)  # a job that draws less than its idle nodes adds nothing
     return PowerPolicyWeights(
         np.ascontiguousarray(first, np.float64),
@@ -315,15 +292,7 @@ def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> Non
         a.over[b] = copy.over != 0
         if copy.over and env_settings.keep_node_steps == 0:
             compute_reward(
-                s,
-                copy,
-                source,
-                source.user_weight[b],
-                env_settings,
-                a.weights,
-                a.settled[b],
-                a.accrued[b],
-                a.terms[b],
+                s, copy, source, source.user_weight[b], env_settings, a.weights, a.settled[b], a.accrued[b], a.terms[b]
             )
             for term in range(len(a.weights)):
                 a.finished[b, 3 + term] = a.accrued[b, term]
@@ -335,9 +304,7 @@ def _compiled(state: Any, buffers: Any, source: Any, policy: Any) -> Callable[..
     return compile_entry(_run_many, signature, "envs")
 
 
-def power_policy_kernel(
-    state: Any, buffers: Any, source: Any, policy: PowerPolicyWeights
-) -> Callable[..., Any]:
+def power_policy_kernel(state: Any, buffers: Any, source: Any, policy: PowerPolicyWeights) -> Callable[..., Any]:
     """The kernel that runs episodes with this policy, compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)

@@ -14,22 +14,11 @@ import numpy.typing as npt
 
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    noinline,
-    specialize,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, specialize, without_refcount
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
 from kilowait.engine.kernels.state import FINISH, QUEUED, State, state_without_refcount
-from kilowait.envs.kernels.decision import (
-    HEAD,
-    apply,
-    eligible,
-    zero_score,
-)
+from kilowait.envs.kernels.decision import HEAD, apply, eligible, zero_score
 from kilowait.envs.kernels.reward import slowdown
 
 __all__ = [
@@ -66,17 +55,13 @@ class LookaheadState(NamedTuple):
     simulated: State  # the same state, simulated further
 
 
-def work_arrays_for(
-    state: State, width: int, depth: int, waits: bool, time_dependent: bool
-) -> LookaheadState:
+def work_arrays_for(state: State, width: int, depth: int, waits: bool, time_dependent: bool) -> LookaheadState:
     """Work arrays for decisions in this state, the state of a run or one row of a stack."""
     plan = np.zeros(1, PLAN).view(np.recarray)
     plan["width"], plan["depth"], plan["waits"], plan["time_dependent"] = width, depth, waits, time_dependent
     start_state = _blank(state)
     # Read-only arrays are shared.
-    simulated = _blank(state)._replace(
-        jobs=start_state.jobs, need=start_state.need, preference=start_state.preference
-    )
+    simulated = _blank(state)._replace(jobs=start_state.jobs, need=start_state.need, preference=start_state.preference)
     return LookaheadState(plan, np.zeros(len(state.jobs), np.int64), start_state, simulated)
 
 

@@ -15,9 +15,7 @@ __all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
 def reserve_nodes(s: Any, g: int) -> int:
     """Idle nodes of the group that the power controls keep awake now."""
     group = s.sleep_state[g]
-    while (
-        group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now
-    ):
+    while group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now:
         group.reserve_at += 1
     return s.reserve[group.reserve_at].nodes + group.spare
 

@@ -13,20 +13,9 @@ import numpy as np
 
 from kilowait.engine.kernels.event_loop import next_event_s
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    maybe_inline,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, maybe_inline, noinline, without_refcount
 from kilowait.engine.kernels.state import state_without_refcount
-from kilowait.envs.kernels.decision import (
-    BACKFILLING,
-    HEAD,
-    eligible,
-    most_free,
-    overdue,
-)
+from kilowait.envs.kernels.decision import BACKFILLING, HEAD, eligible, most_free, overdue
 from kilowait.envs.kernels.state_stack import log_arrays_without_refcount
 from kilowait.envs.observation_spec import FEATURES, FIXED
 
@@ -145,9 +134,7 @@ def write_observation(
 
 
 @maybe_inline
-def write_edges(
-    s: Any, copy: Any, source: Any, free: float, slots: Any, shown: int, before: int, edges: Any
-) -> None:
+def write_edges(s: Any, copy: Any, source: Any, free: float, slots: Any, shown: int, before: int, edges: Any) -> None:
     """Edges between the shown jobs, as bits of `observation_spec.EDGES`."""
     for a in range(before):
         for b in range(before):

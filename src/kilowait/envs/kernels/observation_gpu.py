@@ -16,12 +16,7 @@ import numpy as np
 from kilowait.engine.gpu.job_progress import done_at
 from kilowait.engine.gpu.state import RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, without_refcount
 from kilowait.envs.gpu.observation_spec import FIXED, MOVING
 from kilowait.envs.kernels.decision_gpu import (
     PASS,
@@ -218,9 +213,7 @@ def write_observation(
     for i in range(shown):
         job = assume_nonnegative(slots[i])
         row = jobs[i]
-        _write_features(
-            s, copy, source, env_settings.gpus, job, waited_s(s, job), s.job_state[job].attained_s, row
-        )
+        _write_features(s, copy, source, env_settings.gpus, job, waited_s(s, job), s.job_state[job].attained_s, row)
         row[fixed_count + 6] = (i if waiting <= free_slots else _queue_position(s, job)) / waiting
         row[fixed_count + 7] = 0.0
         bits = fitting_types(s, fitting_cache, copy.moment, job)

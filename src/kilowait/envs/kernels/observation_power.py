@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    maybe_inline,
-    noinline,
-    specialize,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, maybe_inline, noinline, specialize, without_refcount
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import observation
 from kilowait.envs.kernels.decision import BACKFILLING, HEAD
-from kilowait.envs.kernels.decision_power import (
-    NODES,
-    eligible,
-    fits,
-    may_hold,
-    overdue,
-)
+from kilowait.envs.kernels.decision_power import NODES, eligible, fits, may_hold, overdue
 from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
 from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount
 from kilowait.envs.observation_spec import SUMMARY
@@ -51,9 +39,7 @@ def running_w(s: Any, copy: Any, source: Any) -> float:
         job = assume_nonnegative(s.expected_ends[i].job)
         job_state = s.job_state[job]
         if job_state.start_s <= k.now:
-            watts += source.above_w[
-                job_state.group, source.kind[assume_nonnegative(copy.first + job)], job_state.level
-            ]
+            watts += source.above_w[job_state.group, source.kind[assume_nonnegative(copy.first + job)], job_state.level]
     return watts
 
 
@@ -112,17 +98,7 @@ def write_observation(
     levels = assume_nonnegative(env_settings.levels)
     before = copy.shown
     _write_base_observation(
-        s,
-        copy,
-        source,
-        env_settings.nodes,
-        env_settings.max_wait_s,
-        False,
-        jobs,
-        choosable,
-        summary,
-        slots,
-        edges,
+        s, copy, source, env_settings.nodes, env_settings.max_wait_s, False, jobs, choosable, summary, slots, edges
     )
     late = overdue(s, env_settings.max_wait_s) if copy.phase == HEAD else -1
     chooses = copy.phase in (HEAD, BACKFILLING)
@@ -138,9 +114,7 @@ def write_observation(
     for i in range(copy.shown * levels, before * levels):
         mask[i] = 0
     extra = len(slots) * levels
-    mask[extra] = copy.phase == NODES or (
-        chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s)
-    )
+    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s))
     if env_settings.sleep_actions != 0:
         sleep_actions = copy.phase > 0 and copy.sleep_decided == 0
         mask[extra + 1] = sleep_actions and can_sleep(s)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import state_without_refcount
 
 __all__ = ["compute_reward"]

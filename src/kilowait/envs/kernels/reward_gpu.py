@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.state import (
-    DONE,
-    ENDING,
-    PREEMPTED,
-    REJECTED,
-    RUNNING,
-    gpu_state_without_refcount,
-)
+from kilowait.engine.gpu.state import DONE, ENDING, PREEMPTED, REJECTED, RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 
 __all__ = ["compute_reward"]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import (
-    assume_nonnegative,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, without_refcount
 from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.reward import MIN_RUN_S

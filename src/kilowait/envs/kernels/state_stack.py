@@ -22,10 +22,7 @@ COPY = np.dtype(
         ("next_first", np.int64),  # first row of the next episode
         ("jobs", np.int64),  # jobs to start; those that fit no group are left out
         ("phase", np.int64),  # phase of the scheduling pass, see decision
-        (
-            "shown",
-            np.int64,
-        ),  # jobs in the slots; the next observation clears their rows, also in another episode
+        ("shown", np.int64),  # jobs in the slots; the next observation clears their rows, also in another episode
         ("counted", np.int64),  # started jobs whose costs are in `settled`
         ("steps", np.int64),
         ("invalid", np.int64),  # forbidden actions, which were replaced

@@ -118,14 +118,8 @@ def log_arrays_without_refcount(a: Any) -> GpuLogArrays:
 def with_capacity(state: GpuState, starts: int) -> GpuState:
     """The state with arrays large enough for `starts` starts of every job."""
     n, pieces = len(state.job_state), len(state.places)
-    capacity = {
-        "events": 8 * n + 256,
-        "segments": n * (starts + 2) + 64,
-        "log": pieces * (starts + 2) + n + 64,
-    }
-    bigger = {
-        name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in capacity.items()
-    }
+    capacity = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
+    bigger = {name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in capacity.items()}
     return state._replace(**bigger)
 
 
@@ -146,8 +140,7 @@ def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuSta
     sizes |= {"running_jobs": n + 1, "ending_jobs": n + 1, "places": max_pieces}
     arrays = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     score_cache = {
-        name: getattr(whole, name)[:rows].copy()
-        for name in ("score_cache", "score_cache_gpus", "score_cache_stamp")
+        name: getattr(whole, name)[:rows].copy() for name in ("score_cache", "score_cache_gpus", "score_cache_stamp")
     }
     return with_capacity(whole._replace(**arrays, **score_cache), starts)
 

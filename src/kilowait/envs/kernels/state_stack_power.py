@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import (
-    kernel,
-    noinline,
-    specialize,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import kernel, noinline, specialize, without_refcount
 from kilowait.engine.kernels.power_state import NODE_CHANGE, PowerState, power_state_without_refcount
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.power.power_setup import PowerSetup
@@ -118,9 +113,7 @@ def stack_states(state: PowerState, copies: int) -> PowerState:
 
 def single_row_stack(state: PowerState) -> PowerState:
     """A stack of this single state, which shares its arrays."""
-    return PowerState(
-        **{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()}
-    )
+    return PowerState(**{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()})
 
 
 def prepare_log_arrays(

@@ -13,27 +13,10 @@ from numba import types
 
 from kilowait.engine.interface import JOB
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
-from kilowait.engine.kernels.jit import (
-    compile_entry,
-    kernel,
-    noinline,
-    without_refcount,
-)
+from kilowait.engine.kernels.jit import compile_entry, kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import state_without_refcount
-from kilowait.envs.batched_sim_base import (
-    BEGIN,
-    DISABLED,
-    NEXT_STEP,
-    NOTHING,
-    SAME_STEP,
-    START_PREPARED,
-)
-from kilowait.envs.kernels.decision import (
-    OVER,
-    advance_to_decision,
-    apply,
-    finish_pass,
-)
+from kilowait.envs.batched_sim_base import BEGIN, DISABLED, NEXT_STEP, NOTHING, SAME_STEP, START_PREPARED
+from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply, finish_pass
 from kilowait.envs.kernels.observation import write_observation
 from kilowait.envs.kernels.reward import compute_reward
 from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state, reset
@@ -81,12 +64,8 @@ class StepBuffers(NamedTuple):
     settled: npt.NDArray[np.float64]  # (B, terms) of the jobs that have started
     accrued: npt.NDArray[np.float64]  # (B, terms) up to the last step
     over: npt.NDArray[np.bool_]  # (B,)
-    last_summary: npt.NDArray[
-        np.float32
-    ]  # (B, summary) at the end of the episode, where it began anew at once
-    finished: npt.NDArray[
-        np.float64
-    ]  # (B, 3 + terms) of an episode that ended: return, steps, replaced actions, terms
+    last_summary: npt.NDArray[np.float32]  # (B, summary) at the end of the episode, where it began anew at once
+    finished: npt.NDArray[np.float64]  # (B, 3 + terms) of an episode that ended: return, steps, replaced actions, terms
 
 
 @kernel
@@ -120,12 +99,7 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
     env_settings = a.env_settings[0]
     reset(s, a.copies[b], source, b)
     advance_to_decision(
-        s,
-        a.copies[b],
-        source.order,
-        env_settings.agent_backfills != 0,
-        env_settings.hold != 0,
-        env_settings.max_wait_s,
+        s, a.copies[b], source.order, env_settings.agent_backfills != 0, env_settings.hold != 0, env_settings.max_wait_s
     )
     a.over[b] = False
     for term in range(len(a.weights)):
@@ -206,22 +180,10 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             continue
         apply_action(s, copy, a.mask[b], a.slots[b], actions[b])
         outcome = advance_to_decision(
-            s,
-            copy,
-            source.order,
-            env_settings.agent_backfills != 0,
-            env_settings.hold != 0,
-            env_settings.max_wait_s,
+            s, copy, source.order, env_settings.agent_backfills != 0, env_settings.hold != 0, env_settings.max_wait_s
         )
         a.reward[b] = compute_reward(
-            s,
-            copy,
-            source.user_weight[b],
-            env_settings.sla_s,
-            a.weights,
-            a.settled[b],
-            a.accrued[b],
-            a.terms[b],
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.accrued[b], a.terms[b]
         )
         copy.steps += 1
         if outcome == OVER:

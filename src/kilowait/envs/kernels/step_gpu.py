@@ -12,18 +12,8 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.gpu.state import gpu_state_without_refcount
-from kilowait.engine.kernels.jit import (
-    compile_entry,
-    kernel,
-    noinline,
-    without_refcount,
-)
-from kilowait.envs.batched_sim_base import (
-    BEGIN,
-    NOTHING,
-    SAME_STEP,
-    START_PREPARED,
-)
+from kilowait.engine.kernels.jit import compile_entry, kernel, noinline, without_refcount
+from kilowait.envs.batched_sim_base import BEGIN, NOTHING, SAME_STEP, START_PREPARED
 from kilowait.envs.kernels.decision_gpu import (
     DECISION,
     TRUNCATED,
@@ -85,9 +75,7 @@ class GpuStepBuffers(NamedTuple):
     last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) without a horizon
     last_edges: npt.NDArray[np.uint8]
     last_summary: npt.NDArray[np.float32]
-    finished: npt.NDArray[
-        np.float64
-    ]  # (B, 3 + terms) of an episode that ended: return, steps, replaced, terms
+    finished: npt.NDArray[np.float64]  # (B, 3 + terms) of an episode that ended: return, steps, replaced, terms
 
 
 @kernel
@@ -165,15 +153,7 @@ def observe(s: Any, a: Any, source: Any, b: int) -> None:
     a = buffers_without_refcount(a)
     source = log_arrays_without_refcount(source)
     write_observation(
-        s,
-        a.copies[b],
-        source,
-        a.env_settings[0],
-        a.fitting_cache[b],
-        a.jobs[b],
-        a.mask[b],
-        a.summary[b],
-        a.slots[b],
+        s, a.copies[b], source, a.env_settings[0], a.fitting_cache[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b]
     )
     if a.edges.shape[1] > 0:
         write_edges(s, a.copies[b], source, a.env_settings[0].victims, a.free[b], a.slots[b], a.edges[b])

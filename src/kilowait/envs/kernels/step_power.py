@@ -12,12 +12,7 @@ from numba import types
 
 from kilowait.engine.kernels.jit import compile_entry, noinline, without_refcount
 from kilowait.engine.kernels.power_state import power_state_without_refcount
-from kilowait.envs.batched_sim_base import (
-    BEGIN,
-    NOTHING,
-    SAME_STEP,
-    START_PREPARED,
-)
+from kilowait.envs.batched_sim_base import BEGIN, NOTHING, SAME_STEP, START_PREPARED
 from kilowait.envs.kernels.decision import OVER
 from kilowait.envs.kernels.decision_power import advance_to_decision, apply, hold
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
@@ -48,9 +43,7 @@ POWER_ENV_SETTINGS = np.dtype(
 
 
 @noinline
-def apply_action(
-    s: Any, copy: Any, source: Any, env_settings: Any, mask: Any, slots: Any, action: int
-) -> None:
+def apply_action(s: Any, copy: Any, source: Any, env_settings: Any, mask: Any, slots: Any, action: int) -> None:
     """Apply the action, or the first allowed one if the mask forbids it."""
     s = power_state_without_refcount(s)
     source = log_arrays_without_refcount(source)

@@ -62,9 +62,7 @@ class EnergyDecisionSettings(DecisionSettings):
                 "above 0 and a finite max_wait_for_hold_s of 0 or more"
             )
         if not self.hold:
-            raise InputError(
-                "hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out"
-            )
+            raise InputError("hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out")
 
     def observation_spec_for(self, power_setup: PowerSetup) -> ObservationSpec:
         """The shape of observations. Actions are slot x levels + level; then hold; then sleep and wake, if nodes can
@@ -110,9 +108,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             len(TERMS),
             power_setup.power_controls,
         )
-        order = (
-            None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
-        )
+        order = None if decision_settings.backfill_order == "agent" else resolve(decision_settings.backfill_order)
         resources = add_power_pool(resource_pools(cluster), power_controls, float(jobs["submit_s"][0]))
         log_state = build_power_state(
             jobs, None, resources, decision_settings.settings, external_policy(), None, power_controls
@@ -148,17 +144,13 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         )
         log_arrays = prepare_log_arrays(log_state, batch_arrays, power_setup, spec.slots, copies)
         env_settings = np.zeros(1, POWER_ENV_SETTINGS).view(np.recarray)
-        env_settings["nodes"] = sum(
-            int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"]
-        )
+        env_settings["nodes"] = sum(int(log_state.pools["capacity"][lo]) for lo in log_state.groups["pool_lo"])
         env_settings["max_wait_s"], env_settings["sla_s"] = decision_settings.max_wait_s, reward.sla_s
         env_settings["agent_backfills"], env_settings["hold"] = order is None, True
         env_settings["autoreset"], env_settings["keep_node_steps"] = autoreset, in_place
         env_settings["rows"] = max_node_steps(state)
         env_settings["levels"], env_settings["sleep_actions"] = spec.choices, spec.extra > 1
-        env_settings["wake_ahead"] = any(
-            sleep_policy.wake_ahead for sleep_policy in power_controls.sleep.values()
-        )
+        env_settings["wake_ahead"] = any(sleep_policy.wake_ahead for sleep_policy in power_controls.sleep.values())
         env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in power_setup.names)
         env_settings["hold_s"], env_settings["max_wait_for_hold_s"] = (
             decision_settings.hold_s,

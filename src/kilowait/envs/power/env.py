@@ -14,11 +14,7 @@ class EnergyEnv(SingleEnv):
     >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> env = gymnasium.make(
-    ...     "kilowait/Energy-v0",
-    ...     jobs=jobs,
-    ...     cluster=kw.Cluster.from_nodes(64),
-    ...     power="taurus",
-    ...     queue_window=16,
+    ...     "kilowait/Energy-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(64), power="taurus", queue_window=16
     ... )
     >>> observation, _ = env.reset(seed=0)
     >>> observation["summary"].shape, int(env.action_space.n)

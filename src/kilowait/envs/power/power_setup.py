@@ -19,13 +19,7 @@ from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, Ut
 from kilowait.energy.power.utilization import unique_classes, with_planned_power
 from kilowait.energy.signals import read_carbon, read_price
 from kilowait.energy.signals.align import ClockOrigin, Signals, align_signals
-from kilowait.envs.power.signal_features import (
-    DAY_S,
-    HOUR_S,
-    SignalArrays,
-    forecast_factory,
-    signal_arrays,
-)
+from kilowait.envs.power.signal_features import DAY_S, HOUR_S, SignalArrays, forecast_factory, signal_arrays
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
@@ -75,9 +69,7 @@ class PowerConfig:
 
     def setup(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
         """The setup for a sorted log in episodes of `episode_jobs` jobs."""
-        model = model_of(self.power, cluster).for_groups(
-            {group.name: group.nodes for group in cluster.groups}
-        )
+        model = model_of(self.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
         if self.cooling is not None:
             model = model.with_cooling(self.cooling)
         if model.facility.cooling.needs:
@@ -91,9 +83,7 @@ class PowerConfig:
                 f"power controls {self.power_controls!r}: in kilowait/Energy-v0 the agent shifts load; leave shift out"
             )
         resolved = resolve_controls(self.power_controls, jobs, cluster, model, utilization=self.utilization)
-        controls = replace(
-            resolved.controls or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1
-        )
+        controls = replace(resolved.controls or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1)
         power_tables = _power_tables(jobs, cluster, model, self.utilization, resolved.tables, parsed.slowdown)
         if "predicted_power_w" in jobs:  # observed: predicted power; rewarded: actual power
             predicted_jobs = with_planned_power(jobs)

@@ -124,9 +124,7 @@ def run_energy_policy(
         return log
     steps = np.concatenate(chunks)
     steps = steps[np.lexsort((steps["time_s"], steps["group"]))]
-    states = node_states(
-        *(steps[column] for column in ("time_s", "group", "shutting_down", "asleep", "waking"))
-    )
+    states = node_states(*(steps[column] for column in ("time_s", "group", "shutting_down", "asleep", "waking")))
     return replace(log, states=states)
 
 

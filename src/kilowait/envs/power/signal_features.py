@@ -63,19 +63,13 @@ def signal_arrays(
     """The signals from `first_s` to `last_s`; they must cover that and what the forecasts need.
 
     >>> arrays = signal_arrays(
-    ...     Series.constant(400, "g/kWh"),
-    ...     None,
-    ...     0,
-    ...     3600,
-    ...     lambda s, ahead: forecast.perfect(s, horizon_s=ahead),
+    ...     Series.constant(400, "g/kWh"), None, 0, 3600, lambda s, ahead: forecast.perfect(s, horizon_s=ahead)
     ... )
     >>> arrays.value.tolist(), arrays.forecasts.shape, arrays.forecasts[0, 0, 1:].tolist()
     ([[400.0, 0.0]], (5, 2, 6), [1.0, 1.0, 1.0, 1.0, 1.0])
     """
     windows = [None if series is None else series.between(first_s, last_s) for series in (carbon, price)]
-    edge = np.unique(
-        np.concatenate([[first_s], *(window.edge_s[:-1] for window in windows if window is not None)])
-    )
+    edge = np.unique(np.concatenate([[first_s], *(window.edge_s[:-1] for window in windows if window is not None)]))
     value, area = np.zeros((len(edge), 2)), np.zeros((len(edge), 2))
     at = first_s + FORECAST_STEP_S * np.arange(int((last_s - first_s) // FORECAST_STEP_S) + 1)
     forecasts = np.zeros((len(at), 2, 1 + len(LEAD_H)), np.float32)

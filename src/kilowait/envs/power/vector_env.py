@@ -16,13 +16,7 @@ from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisi
 from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import DEFAULT_WEIGHTS, TERMS
 from kilowait.envs.reward_terms import Reward, RewardWeights
-from kilowait.envs.vector_env import (
-    EngineVectorEnv,
-    check_sizes,
-    default_reward,
-    kernel_autoreset,
-    plain_jobs,
-)
+from kilowait.envs.vector_env import EngineVectorEnv, check_sizes, default_reward, kernel_autoreset, plain_jobs
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -53,11 +47,7 @@ class EnergyVectorEnv(EngineVectorEnv):
     ...     power_controls="sleep=break-even+dvfs=1.1",
     ... )
     >>> observation, _ = vec.reset(seed=0)
-    >>> (
-    ...     observation["jobs"].shape,
-    ...     vec.unwrapped.observation_spec.choices,
-    ...     vec.unwrapped.observation_spec.extra,
-    ... )
+    >>> (observation["jobs"].shape, vec.unwrapped.observation_spec.choices, vec.unwrapped.observation_spec.extra)
     ((4, 128, 13), 3, 3)
     """
 

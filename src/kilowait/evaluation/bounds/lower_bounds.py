@@ -71,11 +71,7 @@ def lower_bounds(jobs: JobTable, nodes: int, *, bound_s: float = 10.0) -> Bounds
     count = len(jobs)
     wait_s = _fluid_excess(problem, nodes, np.ones(count), np.zeros(count))
     slowdown = _fluid_excess(problem, nodes, 1.0 / floor, floor - problem.run_s)
-    return Bounds(
-        mean_wait_s=wait_s / count,
-        mean_bsld=1.0 + slowdown / count,
-        makespan_s=_makespan(problem, nodes),
-    )
+    return Bounds(mean_wait_s=wait_s / count, mean_bsld=1.0 + slowdown / count, makespan_s=_makespan(problem, nodes))
 
 
 def _makespan(problem: SchedulingProblem, nodes: int) -> float:

@@ -41,12 +41,7 @@ class Optimum:
 
 
 def optimum(
-    jobs: JobTable,
-    nodes: int,
-    *,
-    objective: str = "mean_wait_s",
-    seconds: float = 30.0,
-    bound_s: float = 10.0,
+    jobs: JobTable, nodes: int, *, objective: str = "mean_wait_s", seconds: float = 30.0, bound_s: float = 10.0
 ) -> Optimum:
     """The non-preemptive schedule of at most 12 jobs on `nodes` whole nodes with the smallest `objective`.
 
@@ -116,9 +111,7 @@ def optimum(
         for s, r, p, d in zip(start, release, run, floor, strict=True):
             over.append(model.new_int_var(0, horizon, ""))
             model.add(over[-1] >= s - r - (d - p))
-        model.minimize(
-            sum(round(scale / d) * seconds_over for d, seconds_over in zip(floor, over, strict=True))
-        )
+        model.minimize(sum(round(scale / d) * seconds_over for d, seconds_over in zip(floor, over, strict=True)))
         tolerance = horizon / scale if any(scale % d for d in floor) else 0.0
 
     solver = cp_model.CpSolver()
@@ -146,8 +139,7 @@ def optimum(
 def _checked_problem(jobs: JobTable, nodes: int) -> SchedulingProblem:
     if len(jobs) > _MAX_JOBS:
         raise InputError(
-            f"{len(jobs)} jobs are too many for an optimal schedule; give at most {_MAX_JOBS}, "
-            "or use lower_bounds"
+            f"{len(jobs)} jobs are too many for an optimal schedule; give at most {_MAX_JOBS}, or use lower_bounds"
         )
     problem = problem_of(jobs, nodes)
     if problem.follows.any():
@@ -180,9 +172,7 @@ def _limit_nodes(
     """
     lasting = [j for j, p in enumerate(run) if p > 0]
     sizes = [size[j] for j in lasting]
-    model.add_cumulative(
-        [model.new_fixed_size_interval_var(start[j], run[j], "") for j in lasting], sizes, nodes
-    )
+    model.add_cumulative([model.new_fixed_size_interval_var(start[j], run[j], "") for j in lasting], sizes, nodes)
     between = [model.new_fixed_size_interval_var(2 * start[j] + 1, 2 * run[j] - 1, "") for j in lasting]
     for j, p in enumerate(run):
         if p == 0:

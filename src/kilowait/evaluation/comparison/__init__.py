@@ -9,20 +9,8 @@ from kilowait.evaluation.comparison.result import (
     PowerCurve,
     SignalCurve,
 )
-from kilowait.evaluation.comparison.significance import (
-    ComparisonResult,
-    PolicyMean,
-    PolicyScores,
-    pairwise_tests,
-)
-from kilowait.evaluation.comparison.windows import (
-    Split,
-    Window,
-    Windows,
-    cut_windows,
-    single_window,
-    split,
-)
+from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyMean, PolicyScores, pairwise_tests
+from kilowait.evaluation.comparison.windows import Split, Window, Windows, cut_windows, single_window, split
 
 __all__ = [
     "METRIC_DIRECTION",

@@ -60,13 +60,7 @@ class WindowBootstrap:
     """
 
     def __init__(
-        self,
-        windows: int,
-        *,
-        random: np.random.Generator,
-        level: float = 0.95,
-        block: int = 1,
-        draws: int = DRAWS,
+        self, windows: int, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
     ) -> None:
         if windows < 1:
             raise InputError(f"{windows} windows to compare on; give at least one")
@@ -138,12 +132,7 @@ class WindowBootstrap:
 
 
 def mean_interval(
-    values: npt.ArrayLike,
-    *,
-    random: np.random.Generator,
-    level: float = 0.95,
-    block: int = 1,
-    draws: int = DRAWS,
+    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
 ) -> Interval:
     """The bootstrap interval of the mean; for the arguments see `WindowBootstrap`.
 
@@ -166,12 +155,7 @@ def iqm(values: npt.ArrayLike) -> float:
 
 
 def iqm_interval(
-    values: npt.ArrayLike,
-    *,
-    random: np.random.Generator,
-    level: float = 0.95,
-    block: int = 1,
-    draws: int = DRAWS,
+    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
 ) -> Interval:
     """The bootstrap interval of the interquartile mean; for the arguments see `WindowBootstrap`.
 
@@ -197,9 +181,7 @@ def ratio_interval(
     Interval(low=0.5, high=0.5)
     """
     above, below = paired(ours, theirs)
-    return WindowBootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(
-        above, below
-    )
+    return WindowBootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(above, below)
 
 
 def _bca(

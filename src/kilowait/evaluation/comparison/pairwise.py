@@ -107,9 +107,7 @@ class PairwiseResult:
         ours, theirs = self.ours, self.theirs
         metric = METRIC_NAMES.get(self.metric, self.metric) if called is None else called
         if self.verdict == "same":
-            windows = (
-                f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"
-            )
+            windows = f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"
             return f"{ours} and {theirs} have the same {metric} in {windows}."
         value, low, high, _ = self._estimate
         interval = f"{100 * self.level:g} % interval"
@@ -117,11 +115,7 @@ class PairwiseResult:
             f" and ties {self.ties}" if self.ties else ""
         )
         if self.verdict == "undecided":
-            bounds = (
-                "no interval"
-                if math.isnan(low)
-                else f"{interval} {self._change(low)} to {self._change(high)}"
-            )
+            bounds = "no interval" if math.isnan(low) else f"{interval} {self._change(low)} to {self._change(high)}"
             conflict = ""
             if self.significant:
                 # Either the ranks are significant, but in favour of the policy with the worse mean, or they are not.

@@ -74,13 +74,9 @@ class PolicyScores:
                 "leave that window out for all policies"
             )
         if self.better not in ("less", "more"):
-            raise InputError(
-                f"better is {self.better!r}; give 'less' or 'more', whichever {self.metric} is better"
-            )
+            raise InputError(f"better is {self.better!r}; give 'less' or 'more', whichever {self.metric} is better")
         if not (math.isfinite(self.overlap) and self.overlap > 0):
-            raise InputError(
-                f"an overlap of {self.overlap}; give a number above 0, 1 where no windows overlap"
-            )
+            raise InputError(f"an overlap of {self.overlap}; give a number above 0, 1 where no windows overlap")
         values.flags.writeable = False
         object.__setattr__(self, "policies", labels)
         object.__setattr__(self, "values", values)
@@ -153,9 +149,7 @@ class ComparisonResult:
         }
 
 
-def pairwise_tests(
-    scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS
-) -> ComparisonResult:
+def pairwise_tests(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS) -> ComparisonResult:
     """Mean of every policy and significance test of every pair of policies.
 
     Args:
@@ -182,9 +176,7 @@ def pairwise_tests(
     for first, second in combinations(range(len(means)), 2):
         worse = sign * means[first].mean > sign * means[second].mean
         index_pairs.append((second, first) if worse else (first, second))
-    tests = [
-        signed_rank(sign * values[ours], sign * values[theirs], block=block) for ours, theirs in index_pairs
-    ]
+    tests = [signed_rank(sign * values[ours], sign * values[theirs], block=block) for ours, theirs in index_pairs]
     corrected = holm([test.p for test in tests]).tolist()
     pairs = []
     for (ours, theirs), test, p_holm in zip(index_pairs, tests, corrected, strict=True):
@@ -216,9 +208,7 @@ def pairwise_tests(
         )
         pairs.append(replace(pair, verdict=_verdict(pair)))
     notes = _notes(scores, len(pairs), level)
-    return ComparisonResult(
-        scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes
-    )
+    return ComparisonResult(scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes)
 
 
 def _sign(better: str) -> float:

@@ -157,11 +157,7 @@ def single_window(jobs: JobTable, *, within: tuple[int, int] | None = None) -> W
     first, last = (0, len(jobs)) if within is None else within
     description = "the whole log" if last - first == len(jobs) else f"jobs {first:,} to {last:,} of the log"
     return Windows(
-        jobs.sorted(),
-        np.array([first]),
-        np.array([last - first]),
-        np.array([0]),
-        f"{description}, on an empty machine",
+        jobs.sorted(), np.array([first]), np.array([last - first]), np.array([0]), f"{description}, on an empty machine"
     )
 
 
@@ -216,9 +212,7 @@ def cut_windows(
         before = first - np.searchsorted(submit, submit[first] - warmup_s, side="left")
     start = "each on an empty machine"
     if warmup_jobs or warmup_s:
-        start = (
-            f"each after {f'{warmup_jobs:,} jobs' if warmup_jobs else format_duration(warmup_s)} of warm-up"
-        )
+        start = f"each after {f'{warmup_jobs:,} jobs' if warmup_jobs else format_duration(warmup_s)} of warm-up"
     count_text = f"{len(first)} window{'' if len(first) == 1 else 's'}"
     return Windows(ordered, first, size, before, f"{count_text} of {length} drawn with seed {seed}, {start}")
 
@@ -228,9 +222,7 @@ def _after(submit: npt.NDArray[np.float64], span_s: float) -> int:
     return int(np.searchsorted(submit, submit[0] + span_s, side="left")) if len(submit) else 0
 
 
-def _by_count(
-    low: int, high: int, count: int, window_jobs: int, random: np.random.Generator
-) -> tuple[Ints, Ints]:
+def _by_count(low: int, high: int, count: int, window_jobs: int, random: np.random.Generator) -> tuple[Ints, Ints]:
     if window_jobs < 1:
         raise InputError(f"windows of {window_jobs} jobs; they need at least 1")
     last_start = high - low - window_jobs

@@ -100,9 +100,7 @@ def node_allocations(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None 
 def allocations_of(log: ExecutionLog) -> Allocations:
     """The node-level allocations of the segments; InputError for a log without them."""
     if log.pieces is None:
-        raise InputError(
-            "the log has no node-level allocations; these metrics are for runs on node-level clusters"
-        )
+        raise InputError("the log has no node-level allocations; these metrics are for runs on node-level clusters")
     return log.pieces
 
 

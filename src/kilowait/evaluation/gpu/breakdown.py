@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.evaluation.gpu.allocations import (
-    NodeAllocations,
-    allocations_of,
-    ended,
-    node_allocations,
-)
+from kilowait.evaluation.gpu.allocations import NodeAllocations, allocations_of, ended, node_allocations
 from kilowait.evaluation.gpu.timeline import usage_changes
 from kilowait.evaluation.horizon import horizon_of, overlap_s
 from kilowait.evaluation.job_measures import Ints, evaluated_mask, summary
@@ -26,9 +21,7 @@ __all__ = ["by_priority", "by_type"]
 Row = dict[str, Any]
 
 
-def by_type(
-    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
-) -> list[Row]:
+def by_type(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> list[Row]:
     """One row per GPU type of the cluster, in the order of its node groups; all jobs are included.
 
     - `type`: ``-`` for nodes without GPUs; `nodes`, `gpus`: their numbers;
@@ -40,10 +33,7 @@ def by_type(
     - `preemptions`, `migrations`: segments on this type that ended with one.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
-    >>> [
-    ...     (row["type"], row["gpus"], row["jobs"], row["utilization"], row["shared"])
-    ...     for row in by_type(*two_jobs())
-    ... ]
+    >>> [(row["type"], row["gpus"], row["jobs"], row["utilization"], row["shared"]) for row in by_type(*two_jobs())]
     [('T4', 2, 2, 0.625, 0.0)]
     """
     allocations = node_allocations(log, cluster)
@@ -92,9 +82,7 @@ def _shared(log: ExecutionLog, allocations: NodeAllocations) -> list[float]:
     return shares
 
 
-def _unit_s(
-    unit: Ints, start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], least: int
-) -> float:
+def _unit_s(unit: Ints, start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], least: int) -> float:
     """Total seconds, over all units, in which at least `least` intervals overlap on a unit."""
     time, change = usage_changes(unit, start_s, end_s, least)
     return float((time[change < 0] - time[change > 0]).sum())

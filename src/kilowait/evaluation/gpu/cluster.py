@@ -23,9 +23,7 @@ def is_node_level(described: Mapping[str, Any]) -> bool:
 def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
     """The cluster of such a description; None if it is not node-level.
 
-    >>> node_level_cluster(
-    ...     {"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}
-    ... ).nodes
+    >>> node_level_cluster({"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}).nodes
     2
     """
     if not is_node_level(described):

@@ -18,19 +18,9 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.evaluation.gpu.allocations import (
-    NodeAllocations,
-    ended,
-    left_s,
-    node_allocations,
-)
+from kilowait.evaluation.gpu.allocations import NodeAllocations, ended, left_s, node_allocations
 from kilowait.evaluation.gpu.timeline import steps
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    Mask,
-    evaluated_mask,
-)
+from kilowait.evaluation.job_measures import Floats, Ints, Mask, evaluated_mask
 from kilowait.jobs import ExecutionLog
 
 __all__ = ["fairness_of", "finish_time_rho", "rho_of"]
@@ -45,9 +35,7 @@ def finish_time_rho(
     """Rho of every row of the job table; NaN for jobs without GPUs or work, unfinished and not evaluated jobs.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
-    >>> finish_time_rho(
-    ...     *two_jobs()
-    ... ).tolist()  # n is 2, then 1.5: two GPUs half the time, or 2 / 1.5 of half a one
+    >>> finish_time_rho(*two_jobs()).tolist()  # n is 2, then 1.5: two GPUs half the time, or 2 / 1.5 of half a one
     [0.5, 2.0]
     """
     return rho_of(log, node_allocations(log, cluster, speeds), evaluated_mask(log, counted))

@@ -27,19 +27,14 @@ __all__ = ["Target", "fragmentation", "fragments_over", "targets_of"]
 Small = npt.NDArray[np.int32]
 
 
-def fragmentation(
-    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
-) -> Series:
+def fragmentation(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
     """Fragmentation over time, as a share of all GPUs of the cluster (FGD's "frag ratio"): 0 to 1.
 
     It spans the first submission to the last end, or the given horizon.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> found = fragmentation(*two_jobs())
-    >>> (
-    ...     found.edge_s.tolist(),
-    ...     found.value.tolist(),
-    ... )  # from 10 s on half a GPU is too little for one of two targets
+    >>> (found.edge_s.tolist(), found.value.tolist())  # from 10 s on half a GPU is too little for one of two targets
     ([0.0, 10.0, 20.0], [0.0, 0.375])
     """
     return fragments_over(log, node_allocations(log, cluster), timeline_horizon(log, horizon_s))
@@ -106,9 +101,7 @@ def _empty(allocations: NodeAllocations) -> tuple[Small, Ints]:
     return np.where(place < allocations.node_gpus, WHOLE, 0).astype(np.int32), allocations.node_cpu
 
 
-def _fragments(
-    allocations: NodeAllocations, targets: list[Target], node: Ints, free: Small, cpu: Ints
-) -> Ints:
+def _fragments(allocations: NodeAllocations, targets: list[Target], node: Ints, free: Small, cpu: Ints) -> Ints:
     """Fragments of nodes with this free capacity, in thousandths times the number of jobs of the targets."""
     idle = free.sum(0, dtype=np.int64)
     count: Ints = idle * sum(target[4] for target in targets)

@@ -9,22 +9,12 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.evaluation.gpu.allocations import (
-    NodeAllocations,
-    ended,
-    node_allocations,
-    tflops_of,
-)
+from kilowait.evaluation.gpu.allocations import NodeAllocations, ended, node_allocations, tflops_of
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
 from kilowait.evaluation.gpu.fragmentation import fragments_over
 from kilowait.evaluation.gpu.timeline import steps, usage_changes
 from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Mask,
-    evaluated_mask,
-    summary,
-)
+from kilowait.evaluation.job_measures import Floats, Mask, evaluated_mask, summary
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
@@ -86,12 +76,7 @@ def gpu_metrics(
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> result = gpu_metrics(*two_jobs())
-    >>> (
-    ...     result["mean_jct_s"],
-    ...     result["mean_queueing_s"],
-    ...     result["gpu_utilization"],
-    ...     result["mean_fragmentation"],
-    ... )
+    >>> (result["mean_jct_s"], result["mean_queueing_s"], result["gpu_utilization"], result["mean_fragmentation"])
     (15.0, 5.0, 0.625, 0.1875)
     """
     mask = evaluated_mask(log, counted)
@@ -100,19 +85,14 @@ def gpu_metrics(
     finished = finished[mask[finished]]
     records = log.jobs()
     first_s, last_s = makespan(log, mask)
-    result = {
-        "jobs": float(np.count_nonzero(mask)),
-        "unfinished_jobs": float(np.count_nonzero(mask) - len(finished)),
-    }
+    result = {"jobs": float(np.count_nonzero(mask)), "unfinished_jobs": float(np.count_nonzero(mask) - len(finished))}
     mean, median, p95, p99, _ = summary(records["turnaround_s"][finished])
     result |= {"mean_jct_s": mean, "median_jct_s": median, "p95_jct_s": p95, "p99_jct_s": p99}
     mean, _, p95, _, _ = summary(records["wait_s"][finished])
     result |= {"mean_queueing_s": mean, "p95_queueing_s": p95, "makespan_s": last_s - first_s}
     result |= _allocation_metrics(log, allocations, mask)
     result |= fairness_of(rho_of(log, allocations, mask))
-    result |= _over_horizon(
-        log, allocations, horizon_of(log, mask, horizon_s), tflops_of(allocations.types, precision)
-    )
+    result |= _over_horizon(log, allocations, horizon_of(log, mask, horizon_s), tflops_of(allocations.types, precision))
     return result
 
 
@@ -121,8 +101,7 @@ def _allocation_metrics(log: ExecutionLog, allocations: NodeAllocations, mask: M
     evaluated = mask[log.job]
     lost_s = allocations.pieces.lost_s / allocations.speed_there(log)
     return {
-        "gpu_hours": float(np.dot(allocations.gpus[evaluated], (log.end_s - log.start_s)[evaluated]))
-        / 3600.0,
+        "gpu_hours": float(np.dot(allocations.gpus[evaluated], (log.end_s - log.start_s)[evaluated])) / 3600.0,
         "preemptions": float(np.count_nonzero(log.outcome[evaluated] == Outcome.PREEMPTED)),
         "migrations": float(np.count_nonzero(log.outcome[evaluated] == Outcome.MIGRATED)),
         "lost_gpu_hours": float(np.dot(allocations.gpus[evaluated], lost_s[evaluated])) / 3600.0,
@@ -143,19 +122,13 @@ def _over_horizon(
     used = np.bincount(allocations.type, allocations.gpus * inside, len(allocations.types))
     offered = float(np.dot(tflops[known], capacity[known])) * span_s
     pieces = allocations.pieces
-    nodes = steps(
-        *usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]),
-        0,
-        horizon,
-    )
+    nodes = steps(*usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]), 0, horizon)
     useful = float(np.dot(allocations.gpus, _useful_share(log, allocations) * inside))
     return share | {
         "gpu_utilization": float(used.sum()) / (gpus * span_s) if gpus > 0 else math.nan,
         "flops_utilization": float(np.dot(tflops[known], used[known])) / offered if offered > 0 else math.nan,
         "work_utilization": useful / (gpus * span_s) if gpus > 0 else math.nan,
-        "mean_fragmentation": float(fragments_over(log, allocations, horizon).mean(*horizon))
-        if gpus > 0
-        else math.nan,
+        "mean_fragmentation": float(fragments_over(log, allocations, horizon).mean(*horizon)) if gpus > 0 else math.nan,
         "mean_nodes_in_use": float(nodes.mean(*horizon)),
         "peak_nodes_in_use": float(nodes.value.max()),
     }

@@ -8,12 +8,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.allocations import WHOLE, node_allocations
 from kilowait.evaluation.horizon import horizon_of
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    evaluated_mask,
-    waits,
-)
+from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, waits
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
@@ -45,9 +40,7 @@ def gpu_timeline(
     return series
 
 
-def gpu_backlog(
-    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
-) -> Series:
+def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
     """GPUs requested by waiting jobs over time, fractional GPUs as fractions; preempted jobs wait again.
 
     It spans the first submission to the last end, or the given horizon.
@@ -61,9 +54,7 @@ def gpu_backlog(
     gpu_milli = np.rint(allocations.job_gpus * WHOLE).astype(np.int64)[intervals.row]
     leaves = np.isfinite(intervals.to_s)
     time = np.concatenate((intervals.from_s, intervals.to_s[leaves]))
-    backlog = steps(
-        time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, timeline_horizon(log, horizon_s)
-    )
+    backlog = steps(time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, timeline_horizon(log, horizon_s))
     return Series(backlog.edge_s, backlog.value / WHOLE, "GPUs")
 
 
@@ -96,9 +87,7 @@ def steps(time_s: Floats, change: Ints, before: int, horizon: tuple[float, float
 def usage_changes(unit: Ints, start_s: Floats, end_s: Floats, least: int = 1) -> tuple[Floats, Ints]:
     """Times and changes of the number of units with at least `least` overlapping intervals; row i is on ``unit[i]``.
 
-    >>> time, change = usage_changes(
-    ...     np.array([7, 7, 8]), np.array([0.0, 1.0, 0.0]), np.array([2.0, 3.0, 1.0])
-    ... )
+    >>> time, change = usage_changes(np.array([7, 7, 8]), np.array([0.0, 1.0, 0.0]), np.array([2.0, 3.0, 1.0]))
     >>> time.tolist(), change.tolist()
     ([0.0, 3.0, 0.0, 1.0], [1, -1, 1, -1])
     """

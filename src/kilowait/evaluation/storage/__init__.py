@@ -10,19 +10,8 @@ from typing import Any
 
 from kilowait.errors import InputError
 from kilowait.evaluation.storage.comparison import ComparisonFolder, load_comparison, save_comparison
-from kilowait.evaluation.storage.folder import (
-    check_writable,
-    checked_manifest,
-    plain_json,
-    read_json,
-    save_folder,
-)
-from kilowait.evaluation.storage.run import (
-    RunFolder,
-    comparison_of_runs,
-    load_run,
-    save_run,
-)
+from kilowait.evaluation.storage.folder import check_writable, checked_manifest, plain_json, read_json, save_folder
+from kilowait.evaluation.storage.run import RunFolder, comparison_of_runs, load_run, save_run
 
 __all__ = [
     "ComparisonFolder",

@@ -31,9 +31,9 @@ def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
 
     numbered = [(cell, allocations) for cell, allocations in enumerate(logs) if allocations is not None]
     columns = {
-        "cell": np.repeat(
-            [cell for cell, _ in numbered], [len(allocations) for _, allocations in numbered]
-        ).astype(np.int32)
+        "cell": np.repeat([cell for cell, _ in numbered], [len(allocations) for _, allocations in numbered]).astype(
+            np.int32
+        )
     }
     for name in _COLUMNS:
         columns[name] = np.concatenate([getattr(allocations, name) for _, allocations in numbered])
@@ -62,10 +62,7 @@ def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
     result = {}
     for cell, machine in note["cells"]:
         low, high = np.searchsorted(cells, (cell, cell + 1))
-        result[cell] = {
-            **{name: columns[name][low:high] for name in _COLUMNS},
-            "node_group": machines[machine],
-        }
+        result[cell] = {**{name: columns[name][low:high] for name in _COLUMNS}, "node_group": machines[machine]}
     return result
 
 
@@ -81,8 +78,6 @@ def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:
     if all(log.pieces is None for log in logs):
         return {}
     return {
-        name: np.concatenate(
-            [np.zeros(len(log)) if log.pieces is None else getattr(log.pieces, name) for log in logs]
-        )
+        name: np.concatenate([np.zeros(len(log)) if log.pieces is None else getattr(log.pieces, name) for log in logs])
         for name in WORKED
     }

@@ -28,34 +28,11 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.comparison.result import (
-    Comparison,
-    EnergyResults,
-    PolicyConfig,
-    PowerCurve,
-    SignalCurve,
-)
+from kilowait.evaluation.comparison.result import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve
 from kilowait.evaluation.comparison.windows import Windows
-from kilowait.evaluation.storage.allocations import (
-    WORKED,
-    pieces_from,
-    read_pieces,
-    worked_columns,
-    write_pieces,
-)
-from kilowait.evaluation.storage.folder import (
-    checked_manifest,
-    null_to_nan,
-    plain_json,
-    read_json,
-    save_folder,
-)
-from kilowait.evaluation.storage.run import (
-    machine_from_dict,
-    machine_to_dict,
-    read_states,
-    write_states,
-)
+from kilowait.evaluation.storage.allocations import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
+from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
+from kilowait.evaluation.storage.run import machine_from_dict, machine_to_dict, read_states, write_states
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
@@ -103,20 +80,14 @@ def save_comparison(
         pq.write_table(_segments(comparisons), folder / "segments.parquet", compression=COMPRESSION)
         pq.write_table(_records(comparisons), folder / "records.parquet", compression=COMPRESSION)
         pq.write_table(pa.Table.from_pylist(list(_rows(comparisons))), folder / "windows.parquet")
-        states = [
-            comparison.logs(policy, window).states for comparison, policy, window in _cells(comparisons)
-        ]
+        states = [comparison.logs(policy, window).states for comparison, policy, window in _cells(comparisons)]
         if any(item is not None for item in states):
             write_states(states, folder / "states.parquet")
-        pieces = [
-            comparison.logs(policy, window).pieces for comparison, policy, window in _cells(comparisons)
-        ]
+        pieces = [comparison.logs(policy, window).pieces for comparison, policy, window in _cells(comparisons)]
         if any(item is not None for item in pieces):
             write_pieces(pieces, folder / "pieces.parquet")
         if any(comparison.energy is not None for comparison in comparisons):
-            energy = [
-                None if comparison.energy is None else asdict(comparison.energy) for comparison in comparisons
-            ]
+            energy = [None if comparison.energy is None else asdict(comparison.energy) for comparison in comparisons]
             (folder / "energy.json").write_text(plain_json(energy) + "\n", encoding="utf-8")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
@@ -211,14 +182,7 @@ def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
         comparisons = tuple(_load_comparisons(folder, cases["cases"], results))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return ComparisonFolder(
-        folder,
-        scenario,
-        manifest,
-        results,
-        comparisons,
-        tuple(cases["cells"]),
-    )
+    return ComparisonFolder(folder, scenario, manifest, results, comparisons, tuple(cases["cells"]))
 
 
 def _load_comparisons(
@@ -269,9 +233,7 @@ def _energy(folder: Path, number: int) -> EnergyResults | None:
     return EnergyResults(
         metrics=tuple(tuple(null_to_nan(cell) for cell in row) for row in data["metrics"]),
         states=tuple(null_to_nan(row) for row in data["states"]),
-        curves=tuple(
-            PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
-        ),
+        curves=tuple(PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]),
         plotted_window=data["plotted_window"],
         signals=tuple(
             SignalCurve(s["name"], s["unit"], s["description"], tuple(s["edge_s"]), tuple(s["value"]))
@@ -313,9 +275,7 @@ class _StoredLogs:
             job=self._segments["row"][low:high].astype(np.int64),
             **{name: self._segments[name][low:high] for name in _SEGMENT},
             eligible_s=np.where(
-                self._records["at_submission"][from_:to],
-                jobs["submit_s"],
-                self._records["eligible_s"][from_:to],
+                self._records["at_submission"][from_:to], jobs["submit_s"], self._records["eligible_s"][from_:to]
             ),
             job_outcome=self._records["outcome"][from_:to],
             run=self._case["runs"][policy],

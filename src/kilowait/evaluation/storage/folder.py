@@ -55,13 +55,7 @@ def save_folder(
         part.mkdir()
         fill(part)
         files = {file.name: sha256(file) for file in sorted(part.iterdir())}
-        contents = {
-            "layout": LAYOUT,
-            "kind": kind,
-            "versions": _versions(),
-            **(manifest or {}),
-            "files": files,
-        }
+        contents = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **(manifest or {}), "files": files}
         (part / "manifest.json").write_text(plain_json(contents) + "\n", encoding="utf-8")
         if target.exists():
             target.rename(old)
@@ -118,9 +112,7 @@ def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise InputError(
-            f"there is no run folder {folder}; write one with: kilowait simulate ... --out {folder}"
-        )
+        raise InputError(f"there is no run folder {folder}; write one with: kilowait simulate ... --out {folder}")
     manifest = read_json(folder / "manifest.json", folder)
     if manifest.get("layout") != LAYOUT or not isinstance(manifest.get("files"), dict):
         raise InputError(
@@ -133,9 +125,7 @@ def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
         except OSError as problem:
             raise InputError(f"{folder} is incomplete: {name}: {problem.strerror or problem}") from None
         if not same:
-            raise InputError(
-                f"{folder / name} was modified after it was written: its sha256 has changed; run it again"
-            )
+            raise InputError(f"{folder / name} was modified after it was written: its sha256 has changed; run it again")
     return manifest
 
 

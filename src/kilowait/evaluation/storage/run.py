@@ -31,20 +31,8 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.gpu.cluster import is_node_level
-from kilowait.evaluation.storage.allocations import (
-    WORKED,
-    pieces_from,
-    read_pieces,
-    worked_columns,
-    write_pieces,
-)
-from kilowait.evaluation.storage.folder import (
-    checked_manifest,
-    null_to_nan,
-    plain_json,
-    read_json,
-    save_folder,
-)
+from kilowait.evaluation.storage.allocations import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
+from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
@@ -81,9 +69,7 @@ class RunFolder:
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
         backfill = run.get("backfill", self.scenario.get("backfill", "none"))
-        return PolicyConfig(
-            policy, backfill, kind, node_level=is_node_level(self.scenario.get("cluster", {}))
-        )
+        return PolicyConfig(policy, backfill, kind, node_level=is_node_level(self.scenario.get("cluster", {})))
 
 
 def save_run(
@@ -123,9 +109,7 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
     folder = Path(path)
     manifest = checked_manifest(folder)
     if manifest.get("kind") != "run":
-        raise InputError(
-            f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate"
-        )
+        raise InputError(f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate")
     missing = [name for name in _FILES if name not in manifest["files"]]
     if missing:
         raise InputError(f"{folder} is incomplete: its manifest lacks {', '.join(missing)}; run it again")
@@ -221,9 +205,7 @@ def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
     import pyarrow.parquet as pq
 
     numbered = [(cell, one) for cell, one in enumerate(states) if one is not None]
-    columns = {
-        "cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)
-    }
+    columns = {"cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)}
     for name in STATE:
         columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
     # The logs that have states: the states of a log may be empty.

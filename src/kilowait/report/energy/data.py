@@ -13,12 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import (
-    ComparisonResult,
-    EnergyResults,
-    PolicyConfig,
-    SignalCurve,
-)
+from kilowait.evaluation.comparison import ComparisonResult, EnergyResults, PolicyConfig, SignalCurve
 from kilowait.report.comparison_data import ComparisonData, Floats
 from kilowait.report.format import share
 from kilowait.units import format_duration
@@ -161,9 +156,7 @@ class EnergyData:
     def least(self, metric: str) -> int:
         """The policy with the lowest value; ties are broken by mean wait."""
         means, wait = self.means(metric), self.means("mean_wait_s")
-        ranks = {
-            policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies
-        }
+        ranks = {policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies}
         return min(ranks, key=ranks.__getitem__)
 
     @property
@@ -174,11 +167,7 @@ class EnergyData:
     def pareto_front(self, metric: str) -> tuple[int, ...]:
         """The Pareto front of mean wait and a metric, lowest metric first."""
         wait, values = self.means("mean_wait_s"), self.means(metric)
-        finite = [
-            policy
-            for policy in self.policies
-            if math.isfinite(wait[policy]) and math.isfinite(values[policy])
-        ]
+        finite = [policy for policy in self.policies if math.isfinite(wait[policy]) and math.isfinite(values[policy])]
         ordered = sorted(finite, key=lambda policy: (float(values[policy]), float(wait[policy]), policy))
         pareto_front: list[int] = []
         for policy in ordered:
@@ -207,18 +196,12 @@ class EnergyData:
         for members in schedulers.values():
             controls = {policy: controls_of(self.comparison.policies[policy]) for policy in members}
             without = [policy for policy in members if not controls[policy]]
-            single = tuple(
-                policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",)
-            )
-            together = tuple(
-                policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",)
-            )
+            single = tuple(policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",))
+            together = tuple(policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",))
             if without and single and len(single) + len(together) > 1:
                 control_kinds = {controls[policy][0].partition("=")[0] for policy in single}
                 savings.append(
-                    ControlSavings(
-                        without[0], single, together, len(single) > 1 and len(control_kinds) == len(single)
-                    )
+                    ControlSavings(without[0], single, together, len(single) > 1 and len(control_kinds) == len(single))
                 )
         return tuple(savings)
 
@@ -250,13 +233,9 @@ def sentences(data: ComparisonData) -> list[str]:
     if len(energy_data.policies) < 2:
         return [_single_policy(energy_data)]
     if least == energy_data.first or energy_data.ratio("energy_kwh", least) == 1:
-        sentences = [
-            f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."
-        ]
+        sentences = [f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."]
     else:
-        sentences = [
-            _least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)
-        ]
+        sentences = [_least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)]
     if energy_data.has("co2_kg"):
         greenest = energy_data.least("co2_kg")
         if greenest == energy_data.first:
@@ -302,17 +281,13 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
     """The effect of the lowest energy on waits, and the highest saving without a longer mean wait."""
     wait, labels = energy_data.means("mean_wait_s"), energy_data.comparison.labels
     first = labels[energy_data.first]
-    if least == energy_data.first or not (
-        math.isfinite(wait[least]) and math.isfinite(wait[energy_data.first])
-    ):
+    if least == energy_data.first or not (math.isfinite(wait[least]) and math.isfinite(wait[energy_data.first])):
         return []
     ours, theirs = float(wait[least]), float(wait[energy_data.first])
     spans = f"from {format_duration(theirs)} to {format_duration(ours)}"
     if ours <= theirs * EQUAL_RATIO:
         effect = (
-            f"the mean wait decreases {spans}"
-            if ours * EQUAL_RATIO < theirs
-            else f"{format_duration(ours)} on average"
+            f"the mean wait decreases {spans}" if ours * EQUAL_RATIO < theirs else f"{format_duration(ours)} on average"
         )
         return [f"This does not increase waits: {effect}{_significance_note(energy_data, least)}."]
     lead = energy_data.data.lead
@@ -331,10 +306,7 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
     if best is None or energy_data.ratio("energy_kwh", best) >= 1:
         return [*sentences, f"No policy saves energy without a longer mean wait than {first}."]
     saved = share(1 - energy_data.ratio("energy_kwh", best))
-    return [
-        *sentences,
-        f"Without a longer mean wait, {labels[best]} saves most: {saved} of the energy of {first}.",
-    ]
+    return [*sentences, f"Without a longer mean wait, {labels[best]} saves most: {saved} of the energy of {first}."]
 
 
 def _bound(energy_data: EnergyData) -> list[str]:

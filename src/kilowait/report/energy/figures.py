@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.evaluation.comparison import SignalCurve
-from kilowait.report.energy.data import (
-    STATES,
-    EnergyData,
-    change,
-    display_name,
-    scaled,
-)
+from kilowait.report.energy.data import STATES, EnergyData, change, display_name, scaled
 from kilowait.report.figures import (
     AGENT,
     FAINT,
@@ -77,8 +71,7 @@ def pareto(energy_data: EnergyData) -> ReportFigure:
             values = energy_data.means(metric)
             scale = scaled([float(values[policy]) for policy in with_wait], unit_in)
             places = {
-                policy: (float(values[policy]) * scale.factor, float(wait[policy]) / unit_s)
-                for policy in with_wait
+                policy: (float(values[policy]) * scale.factor, float(wait[policy]) / unit_s) for policy in with_wait
             }
             front = energy_data.pareto_front(metric)
             _draw_front(axes, [places[policy] for policy in front])
@@ -110,11 +103,7 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
     rows = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
     totals = {policy: sum(energy_data.record.states[policy].values()) for policy in rows}
     scale = scaled(list(totals.values()), "kWh")
-    states = [
-        name
-        for name in STATES
-        if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)
-    ]
+    states = [name for name in STATES if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)]
     alt_parts = []
     with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
         panels[1].remove()
@@ -125,9 +114,7 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
             for name in states:
                 value = energy_data.record.states[policy].get(name, 0.0)
                 width = value * scale.factor
-                axes.barh(
-                    place, width, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4
-                )
+                axes.barh(place, width, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4)
                 left += width
                 parts.append(f"{STATES[name]} {scale.format(value)}")
             saving = (
@@ -143,9 +130,7 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
                 va="center",
             )
             alt_parts.append(f"{energy_data.comparison.labels[policy]}: {', '.join(parts)}")
-        axes.set_yticks(
-            range(len(rows)), [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)]
-        )
+        axes.set_yticks(range(len(rows)), [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)])
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlim(0, max(max(totals.values()) * scale.factor, 1e-9) * 1.16)
         axes.xaxis.set_major_formatter("{x:,g}")
@@ -153,15 +138,9 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
         axes.set_xlabel(f"energy of the nodes, {scale.unit}")
         for name in states:
             axes.plot([], [], "s", color=_COLOURS[name], label=STATES[name], markersize=8)
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=6, handletextpad=0.2, columnspacing=1.2
-        )
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=6, handletextpad=0.2, columnspacing=1.2)
     windows = len(energy_data.comparison.windows)
-    fixed = (
-        " Fixed: power independent of the nodes' states, such as switches and storage."
-        if "fixed" in states
-        else ""
-    )
+    fixed = " Fixed: power independent of the nodes' states, such as switches and storage." if "fixed" in states else ""
     window_note = "" if windows == 1 else f", over all {windows} windows"
     return ReportFigure(
         figure,
@@ -201,11 +180,7 @@ def power(energy_data: EnergyData) -> ReportFigure:
         if shown:
             handles, labels = grid[0, 0].get_legend_handles_labels()
             figure.legend(
-                handles,
-                labels,
-                loc="outside upper left",
-                ncols=legend_columns(energy_data.data, 6),
-                handlelength=2.6,
+                handles, labels, loc="outside upper left", ncols=legend_columns(energy_data.data, 6), handlelength=2.6
             )
     return ReportFigure(figure, "Power of the facility over time.", "Power of the facility over time.")
 
@@ -267,9 +242,7 @@ def _label_points(
             )
             box = label_artist.get_window_extent(renderer)
             extent = (box.x0, box.y0, box.x1, box.y1)
-            within = (
-                box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1
-            )
+            within = box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1
             if within and not any(_overlap(extent, other) for other in taken):
                 taken.append(extent)
                 break

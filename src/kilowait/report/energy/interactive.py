@@ -13,15 +13,7 @@ from kilowait.report.comparison_data import Floats
 from kilowait.report.energy.data import EnergyData, display_name, scaled
 from kilowait.report.energy.figures import BACKGROUND_SIGNALS
 from kilowait.report.figures import line_numbers
-from kilowait.report.interactive import (
-    BINS,
-    TickScale,
-    block,
-    chart,
-    line_checkbox,
-    time_axis_note,
-    unix_of,
-)
+from kilowait.report.interactive import BINS, TickScale, block, chart, line_checkbox, time_axis_note, unix_of
 from kilowait.units import format_duration
 
 __all__ = ["binned", "power_chart"]
@@ -58,9 +50,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
         packed = _signal(signal, zero_s, first_s, end_s)
         if packed is not None:
             element_id = f"{name}-signal-{number}"
-            signals.append(
-                {"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]}
-            )
+            signals.append({"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]})
             blocks.append(block(element_id, {"value": packed[1]}))
     options = "".join(
         f'<option value="{number}">{escape(signal["name"])}</option>' for number, signal in enumerate(signals)
@@ -71,8 +61,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
     )
     if signals:
         choices += (
-            f'<label>Background <select data-choice="behind">{options}<option value="-1">none</option></select>'
-            "</label>"
+            f'<label>Background <select data-choice="behind">{options}<option value="-1">none</option></select></label>'
         )
     bin_s = max((line["to"] - line["from"]) / line["bins"] for line in series)
     setup: dict[str, Any] = {
@@ -130,9 +119,7 @@ def _by_importance(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
     return sorted(signals, key=rank)
 
 
-def _signal(
-    signal: SignalCurve, zero_s: float, first_s: float, end_s: float
-) -> tuple[dict[str, float], Any] | None:
+def _signal(signal: SignalCurve, zero_s: float, first_s: float, end_s: float) -> tuple[dict[str, float], Any] | None:
     """The part of a signal within the time range, binned at its resolution; None where they do not overlap."""
     edge, value = np.array(signal.edge_s, np.float64), np.array(signal.value, np.float64)
     low, high = max(first_s, float(edge[0])), min(end_s, float(edge[-1]))

@@ -7,21 +7,8 @@ from collections.abc import Sequence
 from html import escape
 
 from kilowait.evaluation.comparison import ComparisonResult, SignalCurve
-from kilowait.report.energy.data import (
-    ControlSavings,
-    EnergyData,
-    UnitScale,
-    change,
-    display_name,
-    scaled,
-)
-from kilowait.report.html import (
-    best_of,
-    interval,
-    marked_cell,
-    table,
-    text,
-)
+from kilowait.report.energy.data import ControlSavings, EnergyData, UnitScale, change, display_name, scaled
+from kilowait.report.html import best_of, interval, marked_cell, table, text
 from kilowait.units import format_duration
 
 __all__ = ["energy_table", "control_savings_table", "assumptions"]
@@ -98,9 +85,7 @@ def _bound(energy_data: EnergyData, head: Sequence[str], scale: UnitScale) -> li
     cells = ["lower bound of any schedule", text(scale.format(energy_data.bound_kwh))]
     if len(energy_data.policies) > 1:
         baseline = float(energy_data.means("energy_kwh")[energy_data.first])
-        cells.append(
-            text(change(2 - energy_data.bound_kwh / baseline).removeprefix("+")) if baseline > 0 else "–"
-        )
+        cells.append(text(change(2 - energy_data.bound_kwh / baseline).removeprefix("+")) if baseline > 0 else "–")
     return cells + [""] * (len(head) - len(cells))
 
 
@@ -119,8 +104,7 @@ def assumptions(energy_data: EnergyData) -> str:
         note += " Lower bound: every job in its most energy-efficient DVFS state and no idle nodes."
     lines = [f"<li>{_signal(signal)}</li>" for signal in energy_data.record.signals]
     lines += [
-        f"<li>{text(_capital(remark))}{'' if remark.endswith('.') else '.'}</li>"
-        for remark in energy_data.record.notes
+        f"<li>{text(_capital(remark))}{'' if remark.endswith('.') else '.'}</li>" for remark in energy_data.record.notes
     ]
     listed = f'<ul class="note assumptions">{"".join(lines)}</ul>' if lines else ""
     return f'<p class="note">{text(note)}</p>{listed}'

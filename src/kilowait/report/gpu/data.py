@@ -144,9 +144,7 @@ class GpuData:
         if len(ordered) <= PANELS:
             return ordered
         first = dict(list(ordered.items())[: PANELS - 1])
-        return first | {
-            f"{len(ordered) - len(first)} other types": sum(ordered.values()) - sum(first.values())
-        }
+        return first | {f"{len(ordered) - len(first)} other types": sum(ordered.values()) - sum(first.values())}
 
     @cached_property
     def lines(self) -> dict[int, GpuSeries]:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.figures import (
-    ReportFigure,
-    escape_dollar,
-    legend_columns,
-    line_numbers,
-    line_style,
-    new_figure,
-)
+from kilowait.report.figures import ReportFigure, escape_dollar, legend_columns, line_numbers, line_style, new_figure
 from kilowait.report.format import share
 from kilowait.report.gpu.data import GpuData
 
@@ -22,9 +15,7 @@ def gpus_over_time(gpu_data: GpuData, *, bins: int = 300) -> ReportFigure:
     """A panel for each GPU type and one for fragmentation in the typical window, one line for each policy."""
     numbers = line_numbers(gpu_data.data)
     types = list(gpu_data.sizes)
-    with new_figure(
-        height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1
-    ) as (
+    with new_figure(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
         figure,
         panels,
     ):

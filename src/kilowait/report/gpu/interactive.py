@@ -9,15 +9,7 @@ import numpy as np
 
 from kilowait.report.figures import line_numbers
 from kilowait.report.gpu.data import GpuData
-from kilowait.report.interactive import (
-    BINS,
-    TickScale,
-    block,
-    chart,
-    line_checkbox,
-    time_axis_note,
-    unix_of,
-)
+from kilowait.report.interactive import BINS, TickScale, block, chart, line_checkbox, time_axis_note, unix_of
 from kilowait.units import format_duration
 
 __all__ = ["gpu_chart"]
@@ -39,9 +31,7 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
     for policy, lines in gpu_data.lines.items():
         first = lines.fragmentation
         begin, end = float(first.edge_s[0]), float(first.edge_s[-1])
-        step_functions = {key: lines.allocated[gpu_type] for key, gpu_type in keys.items()} | {
-            "fragments": first
-        }
+        step_functions = {key: lines.allocated[gpu_type] for key, gpu_type in keys.items()} | {"fragments": first}
         bins = min(BINS, 4 * max(len(step_function.value) for step_function in step_functions.values()))
         edge = np.linspace(begin, end, bins + 1)
         columns = {
@@ -54,12 +44,7 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
         blocks.append(block(element_id, columns))
         checkboxes.append(line_checkbox(label, numbers[policy]))
     panels: list[dict[str, Any]] = [
-        {
-            "key": key,
-            "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated",
-            "unit": " %",
-            "top": 100,
-        }
+        {"key": key, "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated", "unit": " %", "top": 100}
         for key, gpu_type in keys.items()
     ]
     panels.append({"key": "fragments", "title": "fragmentation, of all GPUs", "unit": " %"})

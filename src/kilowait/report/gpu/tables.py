@@ -10,12 +10,7 @@ import numpy as np
 
 from kilowait.report.format import count, number, share
 from kilowait.report.gpu.data import GpuData, Row, sentences
-from kilowait.report.html import (
-    best_of,
-    marked_cell,
-    table,
-    text,
-)
+from kilowait.report.html import best_of, marked_cell, table, text
 from kilowait.units import format_duration
 
 __all__ = ["gpu_table", "gpu_sentences", "priority_table", "preemption_table", "type_table"]
@@ -91,8 +86,7 @@ def preemption_table(gpu_data: GpuData) -> str:
     if not gpu_data.is_known("mean_rho"):
         return html_table
     note = (
-        "Rho: completion time relative to that alone on a fair share of the cluster; above 1, sharing slowed the "
-        "job."
+        "Rho: completion time relative to that alone on a fair share of the cluster; above 1, sharing slowed the job."
     )
     return f'{html_table}<p class="note">{note}</p>'
 
@@ -109,8 +103,7 @@ def _policy_table(gpu_data: GpuData, caption: str, groups: Sequence[tuple[str, l
             escape(gpu_data.comparison.labels[policy]),
             *(
                 marked_cell(
-                    cell(gpu_data.table[policy][key]) if _is_known(gpu_data, policy, key) else "–",
-                    policy in best[key],
+                    cell(gpu_data.table[policy][key]) if _is_known(gpu_data, policy, key) else "–", policy in best[key]
                 )
                 for key, _, _, cell in columns
             ),
@@ -154,9 +147,7 @@ def type_table(gpu_data: GpuData) -> str:
     columns += [("preemptions", "preempted", count)] if preempted else []
     columns += [("migrations", "migrated", count)] if preemption else []
     common: list[Column] = [("nodes", "nodes", count), ("gpus", "GPUs", count)]
-    html_table = _breakdown_table(
-        gpu_data, gpu_data.types, "type", "GPU type", "By GPU type", common, columns
-    )
+    html_table = _breakdown_table(gpu_data, gpu_data.types, "type", "GPU type", "By GPU type", common, columns)
     note = "Allocated: while jobs arrive." + (
         " Shared: share of the time in use in which a GPU ran two or more jobs." if shared else ""
     )
@@ -179,13 +170,7 @@ def priority_table(gpu_data: GpuData) -> str:
         columns.append(("preemptions", "preempted", count))
     common: list[Column] = [("jobs", "jobs", count)]
     return _breakdown_table(
-        gpu_data,
-        gpu_data.priorities,
-        "priority",
-        "priority",
-        "By job priority, highest first",
-        common,
-        columns,
+        gpu_data, gpu_data.priorities, "priority", "priority", "By job priority, highest first", common, columns
     )
 
 
@@ -211,11 +196,7 @@ def _breakdown_table(
         ("", 1 + len(common)),
         *((escape(gpu_data.comparison.labels[policy]), len(columns)) for policy in rows_by_policy),
     ]
-    names = [
-        head,
-        *(label for _, label, _ in common),
-        *([label for _, label, _ in columns] * len(rows_by_policy)),
-    ]
+    names = [head, *(label for _, label, _ in common), *([label for _, label, _ in columns] * len(rows_by_policy))]
     return table(caption, [text(name) for name in names], lines, groups=groups)
 
 

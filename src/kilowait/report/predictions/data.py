@@ -114,15 +114,12 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
         f"mean prediction is {format_duration(float(case['geometric_mean_s']))}; scheduling policies order "
         "jobs by this value.",
     ]
-    parts = [
-        part for part in case["contributions"] if abs(float(part["contribution"])) > math.log(SMALL_FACTOR)
-    ]
+    parts = [part for part in case["contributions"] if abs(float(part["contribution"])) > math.log(SMALL_FACTOR)]
     for words, sign in (("longer", 1), ("shorter", -1)):
         named = [part for part in parts if sign * float(part["contribution"]) > 0][:MAX_FEATURES]
         if named:
             features = "; ".join(
-                f"{part['name']}, {part['value_text']} ({factor(float(part['contribution']))})"
-                for part in named
+                f"{part['name']}, {part['value_text']} ({factor(float(part['contribution']))})" for part in named
             )
             sentences.append(f"Main features that made it {words}: {features}.")
     return sentences

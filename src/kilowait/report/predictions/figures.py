@@ -58,9 +58,7 @@ def true_against_predicted(data: PredictionReportData) -> ReportFigure:
             axes.minorticks_off()
             axes.set_xlabel("true run time")
             axes.set_ylabel(label)
-    within_cell = "; ".join(
-        f"{label} {share(_share_near_diagonal(results['cells'][name]))}" for name, label in shown
-    )
+    within_cell = "; ".join(f"{label} {share(_share_near_diagonal(results['cells'][name]))}" for name, label in shown)
     return ReportFigure(
         figure,
         f"The last {int(data.results['test_jobs']):,} jobs; stronger colours mean more jobs. On the line the "
@@ -151,9 +149,7 @@ def beeswarm(data: PredictionReportData) -> ReportFigure:
                 (LARGE, rank > 2 / 3),
             ):
                 colour = FAINT if line is None else LINES[line]
-                axes.plot(
-                    moved[selected], height[selected], mark, color=colour, markersize=2.8, markeredgewidth=0
-                )
+                axes.plot(moved[selected], height[selected], mark, color=colour, markersize=2.8, markeredgewidth=0)
             unknown = np.isnan(rank)
             axes.plot(moved[unknown], height[unknown], "x", color=FAINT, markersize=2.4)
         axes.set_yticks(range(len(rows)), [escape_dollar(str(row["name"])) for row in rows])
@@ -185,18 +181,14 @@ def job(case: Mapping[str, Any]) -> ReportFigure:
         for place, value in enumerate(moved):
             axes.barh(place, value, color=LINES[LONGER if value > 0 else SHORTER], height=0.7)
             side = {"xytext": (4 if value >= 0 else -4, 0), "ha": "left" if value >= 0 else "right"}
-            axes.annotate(
-                factor(value), (value, place), textcoords="offset points", va="center", size=8, **side
-            )
+            axes.annotate(factor(value), (value, place), textcoords="offset points", va="center", size=8, **side)
         axes.set_yticks(range(len(labels)), [escape_dollar(label) for label in labels], size=8)
         axes.set_ylim(-0.6, len(labels) - 0.4)
         axes.set_xlim(-1.45 * limit, 1.45 * limit)
         axes.grid(axis="y", visible=False)
         _factor_axis(axes, limit)
         axes.set_xlabel("effect on the prediction: shorter (left) or longer (right)")
-    alt = ", ".join(
-        f"{part['name']} {factor(float(part['contribution']))}" for part in case["contributions"][:4]
-    )
+    alt = ", ".join(f"{part['name']} {factor(float(part['contribution']))}" for part in case["contributions"][:4])
     return ReportFigure(
         figure,
         f"From the anchor, {format_duration(float(case['anchor_s']))}, to the mean prediction, "
@@ -243,10 +235,7 @@ def _factor_axis(axes: Any, limit: float) -> None:
     factors: list[float] = []
     for step in (1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 300, 1000):
         # Far enough from the previous tick for the labels.
-        if (
-            0.35 * limit <= math.log(step) - math.log(factors[-1] if factors else 1.0)
-            and math.log(step) <= limit
-        ):
+        if 0.35 * limit <= math.log(step) - math.log(factors[-1] if factors else 1.0) and math.log(step) <= limit:
             factors.append(step)
     ticks = {0.0: "1"}
     for step in factors:

@@ -8,20 +8,9 @@ from typing import Any
 
 from kilowait.report.figures import ReportFigure
 from kilowait.report.format import capital, number, share
-from kilowait.report.html import (
-    best_of,
-    marked_cell,
-    table,
-    text,
-)
+from kilowait.report.html import best_of, marked_cell, table, text
 from kilowait.report.predictions import figures
-from kilowait.report.predictions.data import (
-    CLASSES,
-    PredictionReportData,
-    factor,
-    job_sentences,
-    what_if_sentences,
-)
+from kilowait.report.predictions.data import CLASSES, PredictionReportData, factor, job_sentences, what_if_sentences
 from kilowait.units import format_duration
 
 __all__ = ["prediction_sections", "importance_table", "job_block", "scores_table"]
@@ -71,8 +60,7 @@ def scores_table(data: PredictionReportData) -> str:
     cells.append([text(share(float(row["underprediction_rate"]))) for row in rows])
     cells.append([f"{int(row['jobs']):,}" for row in rows])
     lines = [
-        [text(capital(str(row["description"]))), *(column[index] for column in cells)]
-        for index, row in enumerate(rows)
+        [text(capital(str(row["description"]))), *(column[index] for column in cells)] for index, row in enumerate(rows)
     ]
     note = (
         "Bold with a dot: best of the column. Accuracy: the shorter of prediction and truth over the longer, mean "

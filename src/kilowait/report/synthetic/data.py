@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kilowait.evaluation.storage.folder import null_to_nan
-from kilowait.report.format import (
-    capital,
-    listed,
-    share,
-    short_name,
-)
+from kilowait.report.format import capital, listed, share, short_name
 from kilowait.report.synthetic.labels import column_label, value_text
 from kilowait.units import format_duration
 
@@ -90,10 +85,7 @@ class SyntheticScoreData:
     @property
     def same_calendar(self) -> bool:
         """Whether the synthetic jobs are submitted at the same times as in the real log."""
-        return (
-            self.results["calendar"] is not None
-            and float(self.results["calendar"]) > SAME_CALENDAR_CORRELATION
-        )
+        return self.results["calendar"] is not None and float(self.results["calendar"]) > SAME_CALENDAR_CORRELATION
 
 
 def summary(score: SyntheticScoreData) -> list[str]:
@@ -121,18 +113,12 @@ def _classifier(score: SyntheticScoreData) -> str:
             "contain the same jobs."
         )
     words = next(words for limit, words in AUC_SENTENCES if auc < limit)
-    features = [
-        (column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()
-    ]
+    features = [(column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()]
     important = [f"{name} ({share(part)})" for name, part in features[:2] if part > IMPORTANT]
     return (
         f"{words}: given a real and a generated job, a classifier identifies the real one in {share(auc)} of the pairs "
         f"(AUC {auc:.3f}; chance: 50 %), and in {share(history)} if it also uses the user’s history."
-        + (
-            f" The most important features are {listed(important)}."
-            if important and auc > AUC_SENTENCES[0][0]
-            else ""
-        )
+        + (f" The most important features are {listed(important)}." if important and auc > AUC_SENTENCES[0][0] else "")
     )
 
 
@@ -170,8 +156,7 @@ def _privacy(score: SyntheticScoreData) -> str:
     leaks = score.privacy
     if leaks is None:
         return (
-            "Whether jobs were copied is unknown: there are no held-out jobs, that is, real jobs not used for "
-            "training."
+            "Whether jobs were copied is unknown: there are no held-out jobs, that is, real jobs not used for training."
         )
     copies = (
         f"{share(leaks['copies'])} of the generated jobs equal a training job in all but the time, as do "
@@ -192,8 +177,7 @@ def _privacy(score: SyntheticScoreData) -> str:
     if "copied_pairs" in exceeded or excess["copies"] > COPYING_EXCESS:
         return f"Real jobs were copied: {copies}; {pairs}; {attack}."
     nearer = (
-        f"{share(leaks['nearer_to_seen'])} of the generated jobs are nearer to a training job than to a held-out "
-        "job"
+        f"{share(leaks['nearer_to_seen'])} of the generated jobs are nearer to a training job than to a held-out job"
     )
     return (
         f"Some information leaks, but no sequences of jobs were copied: {copies}; {nearer} (50 % without "
@@ -225,21 +209,14 @@ def tiles(score: SyntheticScoreData) -> list[tuple[str, str, str]]:
     worst = score.results["worst_ks"]
     tiles = [
         (f"{fidelity['auc']:.3f}", "classifier’s AUC", "0.5: indistinguishable; 1: always distinguished"),
-        (
-            f"{worst['ks']:.3f}",
-            "largest KS of a column",
-            f"{column_label(str(worst['column']))}; 0: identical",
-        ),
+        (f"{worst['ks']:.3f}", "largest KS of a column", f"{column_label(str(worst['column']))}; 0: identical"),
     ]
     tiles += [
-        (change(row["ratio"]), "mean wait", f"{policy}, relative to the real jobs")
-        for policy, row in score.waits
+        (change(row["ratio"]), "mean wait", f"{policy}, relative to the real jobs") for policy, row in score.waits
     ]
     if leaks is not None:
         advantage = f"{100 * leaks['membership_advantage']:.1f} percentage points"
-        tiles.append(
-            (advantage, "membership advantage", "0: training jobs cannot be identified; 100: all can")
-        )
+        tiles.append((advantage, "membership advantage", "0: training jobs cannot be identified; 100: all can"))
     return tiles
 
 

@@ -8,16 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import (
-    AGENT,
-    INK,
-    LINES,
-    WIDTH_IN,
-    ReportFigure,
-    escape_dollar,
-    log_axis,
-    new_figure,
-)
+from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, ReportFigure, escape_dollar, log_axis, new_figure
 from kilowait.report.format import capital
 from kilowait.report.job_figures import slowdown_axis, wait_axis
 from kilowait.report.synthetic.data import SyntheticScoreData
@@ -92,19 +83,12 @@ def _distance(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _panels(
-    curves: Mapping[str, Mapping[str, Any]],
-    subtitles: Mapping[str, str],
-    title: Any,
-    *,
-    per_row: int = PANELS_PER_ROW,
+    curves: Mapping[str, Mapping[str, Any]], subtitles: Mapping[str, str], title: Any, *, per_row: int = PANELS_PER_ROW
 ) -> Any:
     """A panel for each curve, in rows; `under` is the subtitle of each panel."""
     per_row = min(per_row, len(curves))
     rows = math.ceil(len(curves) / per_row)
-    with new_figure(height_in=0.45 + 2.75 * rows, rows=rows, columns=per_row, width_in=2 * WIDTH_IN) as (
-        figure,
-        grid,
-    ):
+    with new_figure(height_in=0.45 + 2.75 * rows, rows=rows, columns=per_row, width_in=2 * WIDTH_IN) as (figure, grid):
         panels = np.atleast_1d(grid).ravel()
         handles: list[Any] = []
         for axes, (name, curve) in zip(panels, curves.items(), strict=False):

@@ -25,11 +25,7 @@ from kilowait.report.synthetic.labels import column_label, short_column_label
 
 __all__ = ["correlations", "privacy", "feature_importance"]
 
-KINDS = {
-    "pearson": "logarithms (Pearson)",
-    "spearman": "ranks (Spearman)",
-    "cramer": "categories (Cramér’s V)",
-}
+KINDS = {"pearson": "logarithms (Pearson)", "spearman": "ranks (Spearman)", "cramer": "categories (Cramér’s V)"}
 EQUAL = 1e-4
 """The lower end of the distance axis; smaller distances are drawn there."""
 TOP = 10
@@ -39,9 +35,7 @@ TOP = 10
 def correlations(score: SyntheticScoreData) -> ReportFigure:
     """Heat maps of correlations: real, generated and their difference, a row for each kind of correlation."""
     pairs_by_kind = {
-        kind: pairs
-        for kind in KINDS
-        if (pairs := [pair for pair in score.fidelity["pairs"] if pair["kind"] == kind])
+        kind: pairs for kind in KINDS if (pairs := [pair for pair in score.fidelity["pairs"] if pair["kind"] == kind])
     }
     names = {kind: _names(pairs) for kind, pairs in pairs_by_kind.items()}
     heights = [0.9 + 0.36 * (len(names[kind]) - 1) for kind in pairs_by_kind]
@@ -51,9 +45,7 @@ def correlations(score: SyntheticScoreData) -> ReportFigure:
         figure.get_layout_engine().set(h_pad=0.09)
         for line, (kind, pairs) in zip(np.atleast_2d(grid), pairs_by_kind.items(), strict=True):
             for axes, (side, label) in zip(
-                line,
-                (("real", "real"), ("synthetic", "generated"), ("difference", "difference")),
-                strict=True,
+                line, (("real", "real"), ("synthetic", "generated"), ("difference", "difference")), strict=True
             ):
                 _heat_map(axes, names[kind], pairs, side, labelled=side == "real")
                 axes.set_title(f"{KINDS[kind]}: {label}", loc="left", size=9)
@@ -73,10 +65,7 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
     fidelity = score.fidelity
     panels = [
         (fidelity["feature_importance"], f"single jobs: AUC {fidelity['auc']:.3f}"),
-        (
-            fidelity["feature_importance_history"],
-            f"with the user’s history: AUC {fidelity['auc_history']:.3f}",
-        ),
+        (fidelity["feature_importance_history"], f"with the user’s history: AUC {fidelity['auc_history']:.3f}"),
     ]
     rows_shown = max(min(len(parts), TOP) for parts, _ in panels)
     with new_figure(height_in=1.0 + 0.29 * rows_shown, columns=2) as (figure, grid):
@@ -85,12 +74,7 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
             for place, (_, part) in enumerate(rows):
                 axes.barh(place, 100 * part, color=LINES[AGENT], height=0.65)
                 axes.annotate(
-                    share(part),
-                    (100 * part, place),
-                    xytext=(4, 0),
-                    textcoords="offset points",
-                    va="center",
-                    size=8,
+                    share(part), (100 * part, place), xytext=(4, 0), textcoords="offset points", va="center", size=8
                 )
             axes.set_yticks(range(len(rows)), [escape_dollar(column_label(name)) for name, _ in rows], size=8)
             axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -99,8 +83,7 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
             axes.set_title(label, loc="left", size=10)
             axes.set_xlabel("share of the total gain, %")
     alt = ", ".join(
-        f"{column_label(name)} {share(part)}"
-        for name, part in list(fidelity["feature_importance"].items())[:3]
+        f"{column_label(name)} {share(part)}" for name, part in list(fidelity["feature_importance"].items())[:3]
     )
     return ReportFigure(
         figure,
@@ -137,9 +120,7 @@ def privacy(score: SyntheticScoreData) -> ReportFigure:
         left.legend(loc="lower right")
         right.plot([0, 100], [0, 100], color=FAINT, linewidth=1.0)
         right.plot(
-            100 * np.array(roc["false_positive_rate"]),
-            100 * np.array(roc["true_positive_rate"]),
-            **line_style(AGENT),
+            100 * np.array(roc["false_positive_rate"]), 100 * np.array(roc["true_positive_rate"]), **line_style(AGENT)
         )
         false_positives, true_positives = (100 * float(part) for part in roc["best"])
         right.plot(
@@ -193,12 +174,7 @@ def _heat_map(
         colour = LINES[0 if value > 0 else AGENT]
         axes.add_patch(
             patches.Rectangle(
-                (column - 0.48, row - 0.46),
-                0.96,
-                0.92,
-                facecolor=colour,
-                alpha=0.8 * min(abs(value), 1.0),
-                linewidth=0,
+                (column - 0.48, row - 0.46), 0.96, 0.92, facecolor=colour, alpha=0.8 * min(abs(value), 1.0), linewidth=0
             )
         )
         value = 0.0 if abs(value) < 0.005 else value

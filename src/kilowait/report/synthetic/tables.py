@@ -9,20 +9,8 @@ from kilowait.report.figures import ReportFigure
 from kilowait.report.format import capital, number, share
 from kilowait.report.html import table, text, tile_row
 from kilowait.report.synthetic import distribution_figures, figures, time_series_figures
-from kilowait.report.synthetic.data import (
-    SyntheticScoreData,
-    calendar_sentence,
-    caveats,
-    change,
-    summary,
-    tiles,
-)
-from kilowait.report.synthetic.labels import (
-    SIMULATION_METRICS,
-    column_label,
-    statistic_label,
-    value_text,
-)
+from kilowait.report.synthetic.data import SyntheticScoreData, calendar_sentence, caveats, change, summary, tiles
+from kilowait.report.synthetic.labels import SIMULATION_METRICS, column_label, statistic_label, value_text
 
 __all__ = ["synthetic_sections"]
 
@@ -70,8 +58,7 @@ def distance_table(score: SyntheticScoreData) -> str:
         "real column."
     )
     return _noted(
-        table("Columns, real against generated", ["column", "KS", "Wasserstein", "Wasserstein / SD"], rows),
-        note,
+        table("Columns, real against generated", ["column", "KS", "Wasserstein", "Wasserstein / SD"], rows), note
     )
 
 
@@ -105,9 +92,7 @@ def _classifier(score: SyntheticScoreData, add: Add) -> str:
 
 
 def _arrivals(score: SyntheticScoreData, add: Add) -> str:
-    drawn = add("cycles", time_series_figures.cycles(score)) + add(
-        "profiles", time_series_figures.profiles(score)
-    )
+    drawn = add("cycles", time_series_figures.cycles(score)) + add("profiles", time_series_figures.profiles(score))
     return drawn + _statistics("Submissions per hour", score.fidelity["arrivals"])
 
 
@@ -197,12 +182,7 @@ def privacy_table(privacy: Mapping[str, float], exceeded: Sequence[str]) -> str:
             share(privacy["copied_pairs"]),
             share(privacy["copied_pairs_of_held_out"]),
         ),
-        (
-            "nearer_to_seen",
-            "nearer to a training job than to a held-out job",
-            share(privacy["nearer_to_seen"]),
-            "50 %",
-        ),
+        ("nearer_to_seen", "nearer to a training job than to a held-out job", share(privacy["nearer_to_seen"]), "50 %"),
         (
             "closest",
             "distance to the closest training job, and held-out job",
@@ -210,12 +190,7 @@ def privacy_table(privacy: Mapping[str, float], exceeded: Sequence[str]) -> str:
             number(privacy["closest_held_out"]),
         ),
         ("membership_auc", "membership inference: AUC", f"{privacy['membership_auc']:.3f}", "0.500"),
-        (
-            "membership_advantage",
-            "membership inference: advantage",
-            share(privacy["membership_advantage"]),
-            "0 %",
-        ),
+        ("membership_advantage", "membership inference: advantage", share(privacy["membership_advantage"]), "0 %"),
     )
     rows = [[text(label), text(value), text(chance)] for _, label, value, chance in metrics]
     marked = [place for place, (name, *_) in enumerate(metrics) if name in exceeded]
@@ -237,11 +212,7 @@ def anonymity_table(score: SyntheticScoreData) -> str:
         return "<p>k-anonymity requires users.</p>"
     names = ", ".join(column_label(name) for name in classes[0]["known"])
     rows = [
-        [
-            f"fewer than {k} users",
-            text(share(float(shares["real"][k]))),
-            text(share(float(shares["synthetic"][k]))),
-        ]
+        [f"fewer than {k} users", text(share(float(shares["real"][k]))), text(share(float(shares["synthetic"][k])))]
         for k in shares["real"]
     ]
     note = (
@@ -254,11 +225,7 @@ def anonymity_table(score: SyntheticScoreData) -> str:
 
 def _statistics(caption: str, rows: Mapping[str, Sequence[float]]) -> str:
     cells = [
-        [
-            text(capital(statistic_label(name))),
-            text(value_text(name, float(real))),
-            text(value_text(name, float(made))),
-        ]
+        [text(capital(statistic_label(name))), text(value_text(name, float(real))), text(value_text(name, float(made)))]
         for name, (real, made) in rows.items()
     ]
     return table(caption, ["", "real", "generated"], cells)

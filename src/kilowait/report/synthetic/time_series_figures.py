@@ -92,9 +92,7 @@ def profiles(score: SyntheticScoreData) -> ReportFigure:
         workload_legend(figure, handles, loc="outside upper left")
     gap = 50 * float(np.abs(np.subtract(day["real"], day["synthetic"])).sum())
     clock_note = (
-        "Hours are in UTC."
-        if dated
-        else "The log has no start date, so hours and days are counted from its start."
+        "Hours are in UTC." if dated else "The log has no start date, so hours and days are counted from its start."
     )
     return ReportFigure(
         figure,
@@ -107,13 +105,9 @@ def run(score: SyntheticScoreData, place: int) -> ReportFigure:
     """Backlog and utilization over time, the real workload left and the generated one right."""
     curves = score.curves["outcomes"][place]
     policy = str(curves["policy"])
-    series_by_side: tuple[Mapping[str, Any], ...] = tuple(
-        curves["series"][side] for side in ("real", "synthetic")
-    )
+    series_by_side: tuple[Mapping[str, Any], ...] = tuple(curves["series"][side] for side in ("real", "synthetic"))
     days = max(len(series["utilization"]) * float(series["step_s"]) / 86400 for series in series_by_side)
-    largest_backlog = max(
-        (max(series["backlog_nodes"], default=0.0) for series in series_by_side), default=0.0
-    )
+    largest_backlog = max((max(series["backlog_nodes"], default=0.0) for series in series_by_side), default=0.0)
     with new_figure(height_in=4.4, rows=2, columns=2, share_x=True) as (figure, grid):
         for column, (series, label, line) in enumerate(
             zip(series_by_side, ("real", "generated"), (REAL, SYNTHETIC), strict=True)
@@ -152,10 +146,5 @@ def _marked(axes: Any, places: Mapping[float, str], end: float) -> None:
         if at <= end:
             axes.axvline(at, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
             axes.annotate(
-                label,
-                (at, 1),
-                xytext=(3, -9),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                size=8,
+                label, (at, 1), xytext=(3, -9), xycoords=("data", "axes fraction"), textcoords="offset points", size=8
             )

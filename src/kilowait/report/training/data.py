@@ -104,13 +104,11 @@ class AgentEvaluation:
         sentence = {
             "better": f"The agent is significantly better than the best priority policy, {best_policy}.",
             "worse": (
-                f"The agent is significantly worse than the best priority policy, {best_policy}: use "
-                f"{best_policy}."
+                f"The agent is significantly worse than the best priority policy, {best_policy}: use {best_policy}."
             ),
             "same": f"The agent behaves like the best priority policy, {best_policy}.",
             "undecided": (
-                f"The difference between the agent and the best priority policy, {best_policy}, is not "
-                "significant."
+                f"The difference between the agent and the best priority policy, {best_policy}, is not significant."
             ),
         }[pair.verdict]
         gap = null_to_nan(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
@@ -144,9 +142,7 @@ def job_description(facts: Mapping[str, Any]) -> str:
         parts.append(f"estimated at {format_duration(float(facts['estimate_s']))}")
     if facts.get("wait_s") is not None:
         waited = float(facts["wait_s"])
-        parts.append(
-            "that had just been submitted" if waited < 1 else f"that had waited {format_duration(waited)}"
-        )
+        parts.append("that had just been submitted" if waited < 1 else f"that had waited {format_duration(waited)}")
     return ", ".join(parts) or "without known features"
 
 

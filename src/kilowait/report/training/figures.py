@@ -41,15 +41,10 @@ _LOSSES = {
 def curves(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure:
     """Training curves of a network, a panel for each logged metric."""
     steps = np.array([int(row["steps"]) for row in history])
-    columns = {
-        name: _column(history, name) for name in ("metric", "validation", "mean_return", "entropy", "kl")
-    }
+    columns = {name: _column(history, name) for name in ("metric", "validation", "mean_return", "entropy", "kl")}
     losses = list(dict.fromkeys(name for row in history for name in row.get("losses") or {}))
     panels: list[tuple[str, dict[str, Any]]] = [
-        (
-            f"objective (minimized): {objective}",
-            {"episodes": columns["metric"], "validation": columns["validation"]},
-        ),
+        (f"objective (minimized): {objective}", {"episodes": columns["metric"], "validation": columns["validation"]}),
         ("episode return", {"return": columns["mean_return"]}),
         ("policy entropy, nats", {"entropy": columns["entropy"]}),
         (_LOSSES["kl"], {"kl": columns["kl"]}),
@@ -123,12 +118,7 @@ def evaluation_metric(evaluation: AgentEvaluation) -> ReportFigure:
 def feature_attribution(explained: Mapping[str, Any]) -> ReportFigure:
     """The mean effect of each feature on the margin of decisions."""
     groups = [
-        (
-            title,
-            sorted(
-                (part for part in explained["usual"] if part["of"] == kind), key=lambda part: part["mean"]
-            ),
-        )
+        (title, sorted((part for part in explained["usual"] if part["of"] == kind), key=lambda part: part["mean"]))
         for kind, title in (("job", "of the job"), ("whole", f"of {STATE}"))
     ]
     groups = [group for group in groups if group[1]]
@@ -164,11 +154,7 @@ def feature_attribution(explained: Mapping[str, Any]) -> ReportFigure:
 def attention(attention_data: Mapping[str, Any]) -> ReportFigure:
     """Attention weights: the rows attend to the columns."""
     state = ["machine and queue"] if attention_data["whole"] else []
-    roles = [
-        "chosen",
-        "second best",
-        *(f"job {place + 1}" for place in range(2, len(attention_data["jobs"]))),
-    ]
+    roles = ["chosen", "second best", *(f"job {place + 1}" for place in range(2, len(attention_data["jobs"])))]
     roles = roles[: len(attention_data["jobs"])]
     rows = [*state, *(_job_label(role, job) for role, job in zip(roles, attention_data["jobs"], strict=True))]
     columns = [*(["machine"] if state else []), *roles]

@@ -27,12 +27,7 @@ def pareto_table(results: Mapping[str, Any]) -> str:
     ]
     reference = results["reference"]
     rows.append(
-        [
-            escape(str(reference["name"])),
-            *[""] * (len(terms) - 1),
-            *(_cell(reference, name) for name in terms),
-            "",
-        ]
+        [escape(str(reference["name"])), *[""] * (len(terms) - 1), *(_cell(reference, name) for name in terms), ""]
     )
     html_table = table(
         f"One agent under {len(results['points'])} preferences, on {int(results['windows']):,} windows of "

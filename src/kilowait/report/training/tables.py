@@ -9,24 +9,9 @@ from html import escape
 from typing import Any
 
 from kilowait.evaluation.storage.folder import null_to_nan
-from kilowait.report.format import (
-    capital,
-    count,
-    number,
-    share,
-)
-from kilowait.report.html import (
-    best_of,
-    marked_cell,
-    table,
-    text,
-)
-from kilowait.report.training.data import (
-    STATE,
-    AgentEvaluation,
-    decision_sentences,
-    signed,
-)
+from kilowait.report.format import capital, count, number, share
+from kilowait.report.html import best_of, marked_cell, table, text
+from kilowait.report.training.data import STATE, AgentEvaluation, decision_sentences, signed
 from kilowait.units import format_duration
 
 __all__ = [
@@ -68,8 +53,7 @@ def evaluation_table(evaluation: AgentEvaluation) -> str:
             ("utilization", "utilization", "more", share),
             ("starved_jobs", "starved jobs", "less", count),
         )
-        if name != evaluation.metric
-        and any(math.isfinite(evaluation.value(row, name)) for row in evaluation.rows)
+        if name != evaluation.metric and any(math.isfinite(evaluation.value(row, name)) for row in evaluation.rows)
     ]
     all_rows = range(len(evaluation.rows))
     cells: list[list[str]] = []
@@ -85,12 +69,9 @@ def evaluation_table(evaluation: AgentEvaluation) -> str:
     head = [label for _, label, _, _ in columns]
     if best_policy is not None and len(evaluation.rows) > 1:
         head.insert(1, f"against {best_policy}")
-        cells.insert(
-            1, [_significance_cell(evaluation, str(row["label"]), best_policy) for row in evaluation.rows]
-        )
+        cells.insert(1, [_significance_cell(evaluation, str(row["label"]), best_policy) for row in evaluation.rows])
     rows = [
-        [escape(str(row["label"])), *(column[index] for column in cells)]
-        for index, row in enumerate(evaluation.rows)
+        [escape(str(row["label"])), *(column[index] for column in cells)] for index, row in enumerate(evaluation.rows)
     ]
     agents = [index for index, row in enumerate(evaluation.rows) if row["kind"] == "agent"]
     caption = (
@@ -120,9 +101,7 @@ def gpu_evaluation_table(results: Mapping[str, Any]) -> str:
         cells.append([marked_cell(cell(value), index in best) for index, value in enumerate(values)])
     ratios = []
     for name in order:
-        ratio, low, high = (
-            math.nan if end is None else end for end in results["ratios"].get(name) or [None] * 3
-        )
+        ratio, low, high = (math.nan if end is None else end for end in results["ratios"].get(name) or [None] * 3)
         interval = f"<small>{number(low)} – {number(high)}</small>" if math.isfinite(low) else ""
         ratios.append(f"× {number(ratio)}{interval}" if math.isfinite(ratio) else "–")
     cells.insert(1, ratios)
@@ -130,8 +109,7 @@ def gpu_evaluation_table(results: Mapping[str, Any]) -> str:
     head.insert(2, "against the best priority policy")
     rows = [[escape(name), *(column[index] for column in cells)] for index, name in enumerate(order)]
     caption = (
-        f"On {int(results['windows']):,} windows of {int(results['window_jobs']):,} jobs, later than the training "
-        "jobs"
+        f"On {int(results['windows']):,} windows of {int(results['window_jobs']):,} jobs, later than the training jobs"
     )
     marked = [index for index, name in enumerate(order) if name == "agent"]
     note = "Small: 95 % interval. Bold with a dot: best of the column. Fastest: the fastest GPU types are tried first."
@@ -162,8 +140,7 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> str:
         cells.append([marked_cell(cell(value), index in best) for index, value in enumerate(values)])
     rows = [[escape(name), *(column[index] for column in cells)] for index, name in enumerate(order)]
     caption = (
-        f"On {int(results['windows']):,} windows of {int(results['window_jobs']):,} jobs, later than the training "
-        "jobs"
+        f"On {int(results['windows']):,} windows of {int(results['window_jobs']):,} jobs, later than the training jobs"
     )
     value, low, high = results["margin"]["objective_ratio"]
     slowdown_ratio, lower, higher = results["margin"]["delay_ratio"]
@@ -252,9 +229,7 @@ def decision_block(case: Mapping[str, Any], score: str, level: int, *, expanded:
     total = sum(float(part["moved"]) for part in case["parts"])
     rows.append(["total", text(signed(total)), "", "", ""])
     head = ["feature", "effect on margin", "value", "baseline", "of"]
-    html_table = table(
-        f"Decision: {text(str(case['which']))}", head, rows, text_columns=(4,), faint=[len(rows) - 1]
-    )
+    html_table = table(f"Decision: {text(str(case['which']))}", head, rows, text_columns=(4,), faint=[len(rows) - 1])
     state = " open" if expanded else ""
     has_state = any(part["of"] == "whole" for part in parts)
     state_note = ", for the state the mean of all decisions" if has_state else ""

@@ -33,9 +33,7 @@ class PrivacyBudget:
                 f"dp_epsilon is {self.epsilon}; it must be above 0 and at most 100; larger values guarantee nothing"
             )
         if not 0 < self.delta < 1:
-            raise InputError(
-                f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users"
-            )
+            raise InputError(f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users")
 
 
 def accountant() -> RDPAccountant:

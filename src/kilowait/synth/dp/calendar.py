@@ -13,12 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.dp.noisy_counts import Count, shares, smooth
-from kilowait.synth.log_schema import (
-    DAY_S,
-    WEEK_S,
-    Columns,
-    LogSchema,
-)
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, LogSchema
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 
 __all__ = ["without_job_content", "calendar_counts", "sample_calendar", "calendar_without_jobs"]
@@ -28,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 CODE_COUNTS = {"sessions": 12, "weeks": 9, "session_jobs": 12}
 """Number of categories of each count, in octaves."""
-PRIVATE_CONDITIONS = ("user", "work", "pace")
+PRIVATE_CONDITIONS = ("user", "work", "interarrival")
 """Conditions derived from a user's jobs, which a synthetic calendar does not have."""
 JOB_GAP_S = 1.0
 """Time between the jobs of a session in the calendar, seconds."""
@@ -56,9 +51,7 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
             _octave(np.bincount(session_user), "sessions"), users, CODE_COUNTS["sessions"], max_entries=1
         ),
         "weeks": Count(_octave(active_weeks, "weeks"), users, CODE_COUNTS["weeks"], max_entries=1),
-        "session_jobs": Count(
-            _octave(np.bincount(session), "session_jobs"), session_user, CODE_COUNTS["session_jobs"]
-        ),
+        "session_jobs": Count(_octave(np.bincount(session), "session_jobs"), session_user, CODE_COUNTS["session_jobs"]),
         "hour": Count((session_start_s // 3600 % 24).astype(np.int64), session_user, 24),
         "weekday": Count((session_start_s // DAY_S % 7).astype(np.int64), session_user, 7),
     }
@@ -73,10 +66,7 @@ def sample_calendar(
 
     probabilities = {name: shares(noisy[name], THRESHOLD_DEVIATIONS * deviation) for name in CODE_COUNTS}
     # A few extra sessions at night are harmless; nights without any session are not.
-    probabilities |= {
-        "hour": shares(smooth(noisy["hour"], cyclic=True), 0.0),
-        "weekday": shares(noisy["weekday"], 0.0),
-    }
+    probabilities |= {"hour": shares(smooth(noisy["hour"], cyclic=True), 0.0), "weekday": shares(noisy["weekday"], 0.0)}
 
     def sample_category(name: str, count: int) -> Ints:
         return rng.choice(len(probabilities[name]), count, p=probabilities[name])

@@ -15,18 +15,8 @@ import torch
 from kilowait.errors import InputError
 from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
-from kilowait.synth.dp.calendar import (
-    calendar_counts,
-    calendar_without_jobs,
-    sample_calendar,
-    without_job_content,
-)
-from kilowait.synth.dp.noisy_counts import (
-    Count,
-    noisy_counts,
-    shares,
-    smooth,
-)
+from kilowait.synth.dp.calendar import calendar_counts, calendar_without_jobs, sample_calendar, without_job_content
+from kilowait.synth.dp.noisy_counts import Count, noisy_counts, shares, smooth
 from kilowait.synth.dp.public_bins import public_schema
 from kilowait.synth.dp.train import PrivateDataset, private_train
 from kilowait.synth.log_schema import Columns, LogSchema
@@ -100,9 +90,7 @@ def private_fit(
     noise = noise_multiplier(budget)
     state = None if checkpoints is None else checkpoints.read()
     secret_seeds = (
-        [secrets.randbits(64) for _ in range(2)]
-        if state is None
-        else [int(number) for number in state["secret"]]
+        [secrets.randbits(64) for _ in range(2)] if state is None else [int(number) for number in state["secret"]]
     )
     rng = np.random.default_rng([*secret_seeds, 0])
     order, user = by_user(rows)
@@ -112,18 +100,13 @@ def private_fit(
         counted = ~log_calendar.start if column == 0 else np.ones(len(order), np.bool_)
         counts[f"column {column}"] = Count(codes[counted, column], user[counted], size)
     noisy, deviation = noisy_counts(counts, noise, rng)
-    calendar = without_job_content(
-        sample_calendar(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes
-    )
+    calendar = without_job_content(sample_calendar(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes)
     dataset = PrivateDataset(
         without_job_content(log_calendar, shape.copied, shape.sizes),
         codes,
         user,
         shape,
-        [
-            _frequencies(noisy[f"column {column}"], deviation, bins.get(column, 0))
-            for column in range(len(shape.sizes))
-        ],
+        [_frequencies(noisy[f"column {column}"], deviation, bins.get(column, 0)) for column in range(len(shape.sizes))],
         max(1.0, float(noisy["sessions"].sum())),
     )
     network, history = private_train(

@@ -33,9 +33,7 @@ class Count:
     """Maximum number of entries per user, with equal weights."""
 
 
-def noisy_counts(
-    counts: dict[str, Count], noise: float, rng: np.random.Generator
-) -> tuple[dict[str, Floats], float]:
+def noisy_counts(counts: dict[str, Count], noise: float, rng: np.random.Generator) -> tuple[dict[str, Floats], float]:
     """Noisy number of users per category (fractional by entries), and the standard deviation of the noise.
 
     Args:
@@ -45,8 +43,7 @@ def noisy_counts(
     """
     deviation = noise * np.sqrt(len(counts))
     return {
-        name: _bounded(count, rng) + rng.normal(0.0, deviation, count.categories)
-        for name, count in counts.items()
+        name: _bounded(count, rng) + rng.normal(0.0, deviation, count.categories) for name, count in counts.items()
     }, float(deviation)
 
 

@@ -88,9 +88,7 @@ def public_schema(schema: LogSchema) -> LogSchema:
 def to_public_values(rows: Columns, schema: LogSchema) -> Columns:
     """The log's rows with sizes and requests on the grid, and without columns that have no public grid."""
     rng = np.random.default_rng(0)  # unused: values with their own code are decoded without sampling
-    columns = {
-        name: column for name, column in rows.items() if name == "submit_s" or _is_public(name, schema)
-    }
+    columns = {name: column for name, column in rows.items() if name == "submit_s" or _is_public(name, schema)}
     for name in ("nodes", "gpus", "estimate_s"):
         if name in columns:
             codes = _atoms(_values(name, schema))
@@ -114,11 +112,7 @@ def _values(name: str, schema: LogSchema) -> Sequence[float]:
     if name == "queue":
         return range(len(schema.labels["queue"]))
     max_nodes = int(schema.meta.get("max_procs") or schema.meta.get("max_nodes") or MAX_NODES)
-    sizes = {
-        1,
-        max_nodes,
-        *(factor * 2**power for factor in (2, 3) for power in range(max_nodes.bit_length())),
-    }
+    sizes = {1, max_nodes, *(factor * 2**power for factor in (2, 3) for power in range(max_nodes.bit_length()))}
     return sorted({size for size in sizes if size <= max_nodes} | ({0} if name == "gpus" else set()))
 
 

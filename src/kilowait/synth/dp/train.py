@@ -23,12 +23,7 @@ from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.dp.accountant import PrivacyBudget, accountant
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.dataset import (
-    DatasetTensors,
-    SequenceBatch,
-    dataset_tensors,
-    next_job_loss,
-)
+from kilowait.synth.transformer.dataset import DatasetTensors, SequenceBatch, dataset_tensors, next_job_loss
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 from kilowait.synth.transformer.train import init_output_layer
 
@@ -193,18 +188,14 @@ def _gradients(module: _SequenceLoss, tensors: DatasetTensors, sampled: Ints, us
     }
     shared = {name: getattr(tensors, name)[:1] for name in ("frequent_jobs", "slot_codes", "share", "level")}
     order = [item.name for item in fields(SequenceBatch)]
-    buffers = {
-        name: parameter for name, parameter in module.named_parameters() if not parameter.requires_grad
-    }
+    buffers = {name: parameter for name, parameter in module.named_parameters() if not parameter.requires_grad}
 
     def sequence_loss(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
         inputs = [part if name in shared else part[None] for name, part in zip(order, parts, strict=True)]
         return functional_call(module, {**parameters, **buffers}, tuple(inputs))  # type: ignore[no-any-return]
 
     per_user_gradients = vmap(
-        grad(sequence_loss),
-        in_dims=(None, *(None if name in shared else 0 for name in order)),
-        randomness="different",
+        grad(sequence_loss), in_dims=(None, *(None if name in shared else 0 for name in order)), randomness="different"
     )
     detached = {name: parameter.detach() for name, parameter in trainable.items()}
     gradients = per_user_gradients(detached, *({**per_user, **shared}[name] for name in order))
@@ -256,6 +247,5 @@ def _restored_step(
         return int(state["step"])
     except (KeyError, RuntimeError, ValueError, TypeError) as problem:
         raise InputError(
-            f"the saved training does not match this one ({str(problem).splitlines()[0]}); "
-            "start again with --force"
+            f"the saved training does not match this one ({str(problem).splitlines()[0]}); start again with --force"
         ) from None

@@ -5,12 +5,6 @@ here: `worker` is a separate script run by the Python of the other environment, 
 converts a log to the table it reads and its table to jobs, and `generator` contains the generators.
 """
 
-from kilowait.synth.external.generator import (
-    RealTabFormer,
-    SdvCopulaGAN,
-    SdvCTGAN,
-    SdvGaussianCopula,
-    SdvTVAE,
-)
+from kilowait.synth.external.generator import RealTabFormer, SdvCopulaGAN, SdvCTGAN, SdvGaussianCopula, SdvTVAE
 
 __all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "RealTabFormer"]

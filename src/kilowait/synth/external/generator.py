@@ -57,9 +57,7 @@ class ExternalGenerator(RowGenerator):
             self._run("fit", path, rng, progress, settings=self._options())
             self._model = _zip_files(path / "model")
 
-    def _group(
-        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
-    ) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress) -> Columns:
         # A few spare jobs, so that one group is enough.
         requested = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
@@ -71,9 +69,7 @@ class ExternalGenerator(RowGenerator):
         table = {name: sampled[name].to_numpy() for name in self._layout.varying_columns}
         return self._layout.rows(table, self.schema, first_s)
 
-    def _run(
-        self, task: str, path: Path, rng: np.random.Generator, progress: SampleProgress, **extra: Any
-    ) -> None:
+    def _run(self, task: str, path: Path, rng: np.random.Generator, progress: SampleProgress, **extra: Any) -> None:
         check_device(self.device)
         task_settings = {
             "library": self.library,

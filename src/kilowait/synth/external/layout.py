@@ -72,10 +72,7 @@ class Layout:
         """The table of a log's rows."""
         columns = _columns(rows)
         integer = dict(zip(self.names, self.integer, strict=True))
-        return {
-            name: columns[name].astype(np.int64 if integer[name] else np.float64)
-            for name in self.varying_columns
-        }
+        return {name: columns[name].astype(np.int64 if integer[name] else np.float64) for name in self.varying_columns}
 
     def rows(self, table: dict[str, npt.NDArray[Any]], schema: LogSchema, first_s: float) -> Columns:
         """The rows of a generated table, with numbers clipped to the log's range, and sizes, requests and categories
@@ -88,9 +85,7 @@ class Layout:
         """
         jobs = len(next(iter(table.values())))
         columns: Columns = {}
-        for name, minimum, maximum, integer in zip(
-            self.names, self.minimum, self.maximum, self.integer, strict=True
-        ):
+        for name, minimum, maximum, integer in zip(self.names, self.minimum, self.maximum, self.integer, strict=True):
             values = np.asarray(table[name], np.float64) if name in table else np.full(jobs, minimum)
             values = np.clip(np.nan_to_num(values, nan=minimum), minimum, maximum)
             known = np.arange(schema.numbered[name]) if name in schema.numbered else schema.seen.get(name)
@@ -130,13 +125,7 @@ def _nearest(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[A
     >>> _nearest(np.array([-3.0, 4.0, 7.0, 99.0]), np.array([1, 4, 8, 16]))
     array([ 1,  4,  8, 16])
     """
-    above = (
-        np.clip(np.searchsorted(known, values), 1, len(known) - 1)
-        if len(known) > 1
-        else np.zeros(len(values), int)
-    )
+    above = np.clip(np.searchsorted(known, values), 1, len(known) - 1) if len(known) > 1 else np.zeros(len(values), int)
     below = np.maximum(above - 1, 0)
-    nearest: npt.NDArray[Any] = np.where(
-        values - known[below] <= known[above] - values, known[below], known[above]
-    )
+    nearest: npt.NDArray[Any] = np.where(values - known[below] <= known[above] - values, known[below], known[above])
     return nearest

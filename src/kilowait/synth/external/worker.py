@@ -24,9 +24,7 @@ MISSING = 3
 def main(action: str, folder: Path) -> None:
     """Do one task."""
     # Do not import from the script's own folder: it contains kilowait's modules.
-    sys.path[:] = [
-        path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent
-    ]
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
     task = json.loads((folder / "task.json").read_text())
     fit, sample = {"sdv": (fit_sdv, sample_sdv), "realtabformer": (fit_rtf, sample_rtf)}[task["library"]]
     try:
@@ -61,9 +59,7 @@ def fit_sdv(rows: Any, task: dict[str, Any], folder: Path) -> None:
     from sdv import single_table
     from sdv.metadata import Metadata
 
-    columns = {
-        name: {"sdtype": "categorical" if name in task["kinds"] else "numerical"} for name in rows.columns
-    }
+    columns = {name: {"sdtype": "categorical" if name in task["kinds"] else "numerical"} for name in rows.columns}
     metadata = Metadata.load_from_dict({"tables": {"jobs": {"columns": columns}}})
     synthesizer = getattr(single_table, task["model"] + "Synthesizer")(metadata, **task["settings"])
     # Times span five orders of magnitude; SDV's models get logarithms, REaLTabFormer generates digits.
@@ -100,9 +96,7 @@ def fit_rtf(rows: Any, task: dict[str, Any], folder: Path) -> None:
     settings = task["settings"]
     model = REaLTabFormer(
         model_type="tabular",
-        tabular_config=GPT2Config(
-            n_layer=settings["layers"], n_embd=settings["width"], n_head=settings["heads"]
-        ),
+        tabular_config=GPT2Config(n_layer=settings["layers"], n_embd=settings["width"], n_head=settings["heads"]),
         epochs=settings["epochs"],
         batch_size=settings["batch_size"],
         random_state=task["seed"],

@@ -69,9 +69,7 @@ def run_worker(
     if not use_gpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""
     if path != sys.executable:
-        environment = {
-            name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")
-        }
+        environment = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     progress(activity, 0.0)
     try:
         worker = subprocess.Popen(

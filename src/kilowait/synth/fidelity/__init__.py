@@ -71,9 +71,7 @@ def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
     check_jobs((real, synthetic), MIN_JOBS)
     real, synthetic = real.sorted(), synthetic.sorted()
-    job_result, history_result = (
-        classified(real, synthetic, seed=seed, history=history) for history in (False, True)
-    )
+    job_result, history_result = (classified(real, synthetic, seed=seed, history=history) for history in (False, True))
     users: dict[str, tuple[float, float]] = {}
     user_distances: tuple[Distance, ...] = ()
     if has_users(real) and has_users(synthetic):

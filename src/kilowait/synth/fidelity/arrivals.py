@@ -9,14 +9,7 @@ from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.correlations import correlation
 from kilowait.synth.log_schema import DAY_S, WEEK_S, unix_zero_s
 
-__all__ = [
-    "arrival_pattern",
-    "autocorrelation",
-    "band_edges_h",
-    "calendar_correlation",
-    "profile",
-    "spectrum",
-]
+__all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_correlation", "profile", "spectrum"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,9 +68,7 @@ def spectrum(jobs: JobTable) -> Floats:
         power[-1] /= 2  # the Nyquist frequency has no conjugate
     period_h = len(counts) / np.arange(1, len(power) + 1)
     edges = band_edges_h()
-    frequencies, power_by_band = (
-        np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power)
-    )
+    frequencies, power_by_band = (np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power))
     total = float(power.sum())
     return np.where(frequencies > 0, power_by_band / total if total > 0 else 0.0, np.nan)
 

@@ -42,9 +42,7 @@ class ClassifierResult:
     """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
-def classified(
-    real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False
-) -> ClassifierResult:
+def classified(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
     """Classify generated and real jobs with LightGBM, in five folds.
 
     The AUC is well below 0.5 if both workloads contain the same jobs. Features are the columns of a job, hour and

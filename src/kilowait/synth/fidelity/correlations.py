@@ -44,13 +44,7 @@ def correlations(real: JobTable, synthetic: JobTable) -> tuple[ColumnPair, ...]:
     for first, second in combinations(names, 2):
         for kind, measure in (("pearson", _pearson), ("spearman", _spearman)):
             pairs.append(
-                ColumnPair(
-                    kind,
-                    first,
-                    second,
-                    measure(one[first], one[second]),
-                    measure(other[first], other[second]),
-                )
+                ColumnPair(kind, first, second, measure(one[first], one[second]), measure(other[first], other[second]))
             )
     named = ("user", "account", "queue", "status", "nodes", "estimate_s")
     kinds = [name for name in named if name in real and name in synthetic]

@@ -77,9 +77,7 @@ def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
 def _below(real: Floats, synthetic: Floats) -> tuple[Floats, Floats, Floats]:
     """All values sorted, and the share of each set that is at most each value."""
     values = np.sort(np.concatenate([real, synthetic]))
-    one, other = (
-        np.searchsorted(np.sort(part), values, side="right") / len(part) for part in (real, synthetic)
-    )
+    one, other = (np.searchsorted(np.sort(part), values, side="right") / len(part) for part in (real, synthetic))
     return values, one, other
 
 

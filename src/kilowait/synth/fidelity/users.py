@@ -50,11 +50,7 @@ def user_numbers(jobs: JobTable) -> dict[str, Floats]:
     known = before >= 0
     gap_s = np.full(len(jobs), np.inf)
     gap_s[known] = (jobs["submit_s"] - jobs["submit_s"][before])[known]
-    return {
-        "jobs_a_user": _jobs_per_user(jobs),
-        "jobs_a_session": _sessions(before, gap_s),
-        "user_gap_s": gap_s[known],
-    }
+    return {"jobs_a_user": _jobs_per_user(jobs), "jobs_a_session": _sessions(before, gap_s), "user_gap_s": gap_s[known]}
 
 
 def _jobs_per_user(jobs: JobTable) -> Floats:

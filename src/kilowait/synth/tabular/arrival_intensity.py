@@ -36,9 +36,7 @@ class WeeklyIntensity:
     def rescaled_s(self, unix_s: Floats) -> Floats:
         """Rescaled time, seconds, at Unix times.
 
-        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).rescaled_s(
-        ...     np.array([0.0, 3600.0, 5400.0, 7200.0])
-        ... ).tolist()
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).rescaled_s(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
         """
         week, into_week_s = np.divmod(unix_s, WEEK_S)

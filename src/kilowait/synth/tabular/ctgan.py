@@ -90,9 +90,7 @@ class Critic(nn.Module):
     def gradient_penalty(self, real: Tensor, synthetic: Tensor) -> Tensor:
         """Gradient penalty: squared deviation of the gradient norm from 1 between real and generated packs."""
         share = torch.rand(len(real) // PACK, 1, device=real.device)
-        between = torch.lerp(
-            real.reshape(-1, self.width), synthetic.reshape(-1, self.width), share
-        ).requires_grad_()
+        between = torch.lerp(real.reshape(-1, self.width), synthetic.reshape(-1, self.width), share).requires_grad_()
         (gradient,) = torch.autograd.grad(self.body(between).sum(), between, create_graph=True)
         penalty: Tensor = ((gradient.norm(2, 1) - 1) ** 2).mean()
         return penalty
@@ -121,9 +119,7 @@ class ConditionSampler:
             selected = (column == number).nonzero().flatten()
             if len(selected):
                 log_weight = torch.where(weight > 0, torch.log1p(weight / weight[weight > 0].min()), 0.0)
-                kind[selected] = torch.multinomial(
-                    log_weight if evenly else weight, len(selected), replacement=True
-                )
+                kind[selected] = torch.multinomial(log_weight if evenly else weight, len(selected), replacement=True)
         firsts = torch.tensor([0, *sizes], device=device).cumsum(0)[:-1]
         condition[torch.arange(count, device=device), firsts[column] + kind] = 1.0
         return condition, column, kind
@@ -168,12 +164,8 @@ def train(
     generator.common.copy_(layout.shares(categories))
     condition_sampler = ConditionSampler(generator.common, layout)
     critic = Critic(layout.width + sum(layout.sizes), settings.width).to(device)
-    generator_optimizer = torch.optim.Adam(
-        generator.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6
-    )
-    critic_optimizer = torch.optim.Adam(
-        critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6
-    )
+    generator_optimizer = torch.optim.Adam(generator.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
+    critic_optimizer = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
     parts: dict[str, HasStateDict] = {"writer": generator, "critic": critic}
     parts |= {"learn_writer": generator_optimizer, "learn_critic": critic_optimizer}
     for step in checkpointed_steps(steps, checkpoints, device, **parts):
@@ -223,7 +215,5 @@ def sample_rows(generator: GeneratorNetwork, count: int) -> tuple[Tensor, list[T
     layout = generator.layout
     condition, _, _ = ConditionSampler(generator.common, layout).sample(count, evenly=False)
     rows = generator(torch.randn(count, NOISE), condition)
-    categories = [
-        functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in layout.categories
-    ]
+    categories = [functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in layout.categories]
     return torch.tanh(rows[:, layout.scalars]), categories

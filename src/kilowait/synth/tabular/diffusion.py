@@ -100,9 +100,7 @@ def train(
     categories, scalars = categories[:, layout.category_columns], REACH * scalars[:, layout.scalar_columns]
     optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
     lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
-    for step in checkpointed_steps(
-        steps, checkpoints, device, network=network, optimizer=optimizer, rates=lr_schedule
-    ):
+    for step in checkpointed_steps(steps, checkpoints, device, network=network, optimizer=optimizer, rates=lr_schedule):
         rows = torch.randint(len(categories), (batch,), device=device)
         # Stratified times over the batch.
         time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
@@ -139,9 +137,7 @@ def _random_categories(network: Denoiser, count: int) -> Tensor:
 
 
 @torch.inference_mode()
-def sample_rows(
-    network: Denoiser, count: int, *, steps: int, progress: SampleProgress
-) -> tuple[Tensor, list[Tensor]]:
+def sample_rows(network: Denoiser, count: int, *, steps: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
     """Sample values and categories of `count` rows, in `steps` steps from noise."""
     times = [1.0 - step / steps for step in range(steps + 1)]
     all_scalars, all_categories = [], []
@@ -151,9 +147,7 @@ def sample_rows(
         scalars = torch.randn(rows, len(network.layout.scalars))
         categories = _random_categories(network, rows)
         for later, earlier in pairwise(times):
-            scalars, categories = _denoised(
-                network, scalars, categories, torch.tensor(later), torch.tensor(earlier)
-            )
+            scalars, categories = _denoised(network, scalars, categories, torch.tensor(later), torch.tensor(earlier))
         all_scalars.append(scalars)
         all_categories.append(categories)
     return torch.cat(all_scalars) / REACH, list(torch.cat(all_categories).unbind(1))

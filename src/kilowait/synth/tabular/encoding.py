@@ -22,12 +22,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
-from kilowait.synth.tabular.known_values import (
-    Floats,
-    Ints,
-    nearest,
-    rank_subsample,
-)
+from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS
 
 __all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
@@ -252,9 +247,7 @@ def fit_encoder(
         elif numbers == "modes":
             coders[name] = _mode_encoder(column, max_categories, rng)
         else:
-            coders[name] = NormalScoreEncoder(
-                rank_subsample(np.sort(known)), np.array([len(known) < len(column)])
-            )
+            coders[name] = NormalScoreEncoder(rank_subsample(np.sort(known)), np.array([len(known) < len(column)]))
     return TableEncoder(coders)
 
 

@@ -87,8 +87,7 @@ def fit_mixture(values: Floats, *, max_components: int, rng: np.random.Generator
         log_share = digamma(alpha) - digamma(alpha.sum())
         squared_difference = (values[:, None] - mean) ** 2
         weight = softmax(
-            log_share + 0.5 * log_precision - 0.5 * (1 / pseudo_counts + precision * squared_difference),
-            axis=1,
+            log_share + 0.5 * log_precision - 0.5 * (1 / pseudo_counts + precision * squared_difference), axis=1
         )
         previous, share = share, alpha / alpha.sum()
         if np.abs(share - previous).sum() < TOLERANCE:
@@ -96,6 +95,4 @@ def fit_mixture(values: Floats, *, max_components: int, rng: np.random.Generator
     used = share >= MIN_SHARE
     if not used.any():
         used = share == share.max()
-    return GaussianMixture(
-        share[used] / share[used].sum(), mean[used], np.maximum(1 / np.sqrt(precision[used]), floor)
-    )
+    return GaussianMixture(share[used] / share[used].sum(), mean[used], np.maximum(1 / np.sqrt(precision[used]), floor))

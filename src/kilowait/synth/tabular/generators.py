@@ -23,19 +23,8 @@ from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
 from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time, within_burst
 from kilowait.synth.tabular.known_values import Floats, Ints
-from kilowait.synth.tabular.log_table import (
-    CONTEXT_COLUMNS,
-    REQUEST_COLUMNS,
-    LogTable,
-    fit_log_table,
-    request_keys,
-)
-from kilowait.synth.tabular.settings import (
-    CopulaGANSettings,
-    CtganSettings,
-    DiffusionSettings,
-    TvaeSettings,
-)
+from kilowait.synth.tabular.log_table import CONTEXT_COLUMNS, REQUEST_COLUMNS, LogTable, fit_log_table, request_keys
+from kilowait.synth.tabular.settings import CopulaGANSettings, CtganSettings, DiffusionSettings, TvaeSettings
 
 if TYPE_CHECKING:
     import torch
@@ -112,9 +101,7 @@ class TabularGenerator(RowGenerator):
         """Estimate `_gap_factor` from a pilot sample."""
         schema = self.schema
         table = self._table(PILOT_JOBS, rng, lambda what, share: None)
-        order, _ = order_in_time(
-            table, PILOT_JOBS, schema.first_s, self._log_table.intensity, schema.zero_s, rng
-        )
+        order, _ = order_in_time(table, PILOT_JOBS, schema.first_s, self._log_table.intensity, schema.zero_s, rng)
         gap_s, in_burst = table["gap_s"][order], within_burst(table)[order]
         target_s = PILOT_JOBS * schema.span_s / (schema.jobs - 1) - float(gap_s[in_burst].sum())
         total_s = float(gap_s[~in_burst].sum())
@@ -131,13 +118,9 @@ class TabularGenerator(RowGenerator):
         table["gap_s"] = np.where(within_burst(table), 1.0, self._gap_factor) * table["gap_s"]
         return table
 
-    def _group(
-        self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress
-    ) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress) -> Columns:
         table = self._table(jobs, rng, progress)
-        order, submit_s = order_in_time(
-            table, jobs, first_s, self._log_table.intensity, self.schema.zero_s, rng
-        )
+        order, submit_s = order_in_time(table, jobs, first_s, self._log_table.intensity, self.schema.zero_s, rng)
         table = {name: column[order] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         row_order, request = group_repeats(user, request_keys(table), table["repeats"].astype(np.int64), rng)

@@ -74,10 +74,7 @@ def order_in_time(
             row = continuing_rows.pop()
         else:
             now = int(now_s // 3600 % HOURS)
-            row = next(
-                (rows_by_hour[other_hour].pop() for other_hour in nearest[now] if rows_by_hour[other_hour]),
-                -1,
-            )
+            row = next((rows_by_hour[other_hour].pop() for other_hour in nearest[now] if rows_by_hour[other_hour]), -1)
             if row < 0:  # only rows that continue a burst are left
                 row = next(rows.pop() for rows in continuing.values() if rows)
         if position:

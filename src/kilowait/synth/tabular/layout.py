@@ -11,14 +11,7 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = [
-    "ColumnLayout",
-    "Weights",
-    "init_output_layer",
-    "sample_category",
-    "load_weights",
-    "network_weights",
-]
+__all__ = ["ColumnLayout", "Weights", "init_output_layer", "sample_category", "load_weights", "network_weights"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """Weights of a network, by name."""
@@ -96,8 +89,6 @@ def network_weights(network: nn.Module) -> Weights:
 def load_weights(network: nn.Module, weights: Weights) -> None:
     """Load weights; a `ValueError` if they are of another network."""
     try:
-        network.load_state_dict(
-            {name: torch.from_numpy(np.array(values)) for name, values in weights.items()}
-        )
+        network.load_state_dict({name: torch.from_numpy(np.array(values)) for name, values in weights.items()})
     except RuntimeError as problem:
         raise ValueError(str(problem).splitlines()[0]) from None

@@ -16,21 +16,9 @@ import numpy.typing as npt
 
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, fit_weekly_intensity
-from kilowait.synth.tabular.known_values import (
-    Floats,
-    Ints,
-    nearest,
-    rank_subsample,
-)
+from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 
-__all__ = [
-    "REQUEST_COLUMNS",
-    "CATEGORICAL_COLUMNS",
-    "CONTEXT_COLUMNS",
-    "LogTable",
-    "request_keys",
-    "fit_log_table",
-]
+__all__ = ["REQUEST_COLUMNS", "CATEGORICAL_COLUMNS", "CONTEXT_COLUMNS", "LogTable", "request_keys", "fit_log_table"]
 
 REQUEST_COLUMNS = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
@@ -72,9 +60,7 @@ class LogTable:
         table: Columns = {
             "hour": unix_s[:-1] // 3600 % 24,
             "weekday": unix_s[:-1] // DAY_S % 7,
-            "gap_s": np.where(
-                same_user & (gap_s <= BURST_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))
-            ),
+            "gap_s": np.where(same_user & (gap_s <= BURST_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))),
         }
         if "user" in rows:
             table["again"] = same_user
@@ -100,9 +86,7 @@ class LogTable:
         }
         if len(self.account_ends):
             first = np.concatenate(([0], self.account_ends))[jobs["user"]]
-            jobs["account"] = self.accounts[
-                np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)
-            ]
+            jobs["account"] = self.accounts[np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)]
         if schema.exact_requests:
             jobs["estimate_s"] = jobs["runtime_s"] = table["runtime_s"]
         else:

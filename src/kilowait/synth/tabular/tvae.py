@@ -33,9 +33,7 @@ class Encoder(nn.Module):
 
     def __init__(self, layout: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            nn.Linear(layout.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
-        )
+        self.body = nn.Sequential(nn.Linear(layout.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.mean, self.log_spread = nn.Linear(hidden, latent), nn.Linear(hidden, latent)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,17 +29,18 @@ CONDITIONS = {
     "user": 0,
     "hour": 24,
     "weekday": 7,
-    "since": 32,
-    "left": 12,
+    "session_gap": 32,
+    "remaining_jobs": 12,
     "block_jobs": 14,
     "work": 48,
-    "pace": 24,
+    "interarrival": 24,
 }
 """Conditions of a generated job and their numbers of values; the number of users depends on the log.
 
-`since`: 0 within a session, else the time since the user's previous session; `left`: remaining jobs of the session; and
-of the block: `block_jobs`; `work`, mean node-seconds of a job; `pace`, the geometric mean of the time between jobs of
-a session (0: none). `since` and `pace` in half octaves, the others in octaves."""
+`session_gap`: 0 within a session, else the time since the user's previous session; `remaining_jobs`: jobs of the
+session after this one; `block_jobs`: jobs of the block; `work`: mean node-seconds of a job of the block;
+`interarrival`: geometric mean of the time between jobs of a session (0: none). `session_gap` and `interarrival` are in
+half octaves, the others in octaves."""
 LONGEST_S = 3600.0
 """Maximum length of a session, so that times within long sessions do not drift from the log's."""
 BUSY_JOBS, BUSY_DAY_JOBS = 300, 100
@@ -123,10 +124,7 @@ class Calendar:
         """Restore a calendar from `state`."""
         arrays: dict[str, Any] = {item.name: state[item.name] for item in fields(cls)}
         return cls(
-            **{
-                name: values.astype(np.int64) if values.dtype == np.int32 else values
-                for name, values in arrays.items()
-            }
+            **{name: values.astype(np.int64) if values.dtype == np.int32 else values for name, values in arrays.items()}
         )
 
 
@@ -140,9 +138,7 @@ def by_user(rows: Columns) -> tuple[Ints, Ints]:
     return order, user[order]
 
 
-def session_starts(
-    submit_s: Floats, user: Ints, session_s: float, longest_s: float = LONGEST_S
-) -> tuple[Bools, Bools]:
+def session_starts(submit_s: Floats, user: Ints, session_s: float, longest_s: float = LONGEST_S) -> tuple[Bools, Bools]:
     """Which jobs, sorted by user and submission, are a user's first, and which the first of a session.
 
     >>> submit_s = np.array([0.0, 60.0, 9000.0, 9010.0, 5.0])
@@ -201,13 +197,11 @@ def calendar_of(
             user,
             (session_unix_s // 3600 % 24).astype(np.int64),
             weekday,
-            np.where(
-                start, 1 + _octave_codes(user_gap_s / session_s, CONDITIONS["since"] - 1, per_octave=2), 0
-            ),
-            _octave_codes(left, CONDITIONS["left"]),
+            np.where(start, 1 + _octave_codes(user_gap_s / session_s, CONDITIONS["session_gap"] - 1, per_octave=2), 0),
+            _octave_codes(left, CONDITIONS["remaining_jobs"]),
             _octave_codes(block_jobs, CONDITIONS["block_jobs"])[block],
             _octave_codes(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
-            _pace(user_gap_s, start, block)[block],
+            _interarrival(user_gap_s, start, block)[block],
         ],
         axis=1,
     )
@@ -243,9 +237,7 @@ def _blocks(first: Bools, week: Ints, unix_s: Floats) -> Ints:
     for busy_jobs, part_s in ((BUSY_JOBS, DAY_S), (BUSY_DAY_JOBS, BLOCK_S)):
         block = np.cumsum(new_block) - 1
         part = unix_s // part_s
-        new_block = new_block | (
-            (np.bincount(block)[block] > busy_jobs) & (np.diff(part, prepend=part[0]) != 0)
-        )
+        new_block = new_block | ((np.bincount(block)[block] > busy_jobs) & (np.diff(part, prepend=part[0]) != 0))
     return np.cumsum(new_block) - 1
 
 
@@ -257,20 +249,18 @@ def _class_limits(values: Floats, work: Floats, classes: int) -> Floats:
     return np.unique(values[order][np.searchsorted(cumulative, shares)])
 
 
-def _job_class(
-    request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, size_limits: Floats
-) -> Ints:
+def _job_class(request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, size_limits: Floats) -> Ints:
     request_class = np.searchsorted(request_limits_s, request_s) * (len(size_limits) + 1)
     job_class: Ints = request_class + np.searchsorted(size_limits, nodes)
     return job_class
 
 
-def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
+def _interarrival(gap_s: Floats, start: Bools, block: Ints) -> Ints:
     """Mean gap within the sessions of each block in half octaves, from 1 on; 0 where there is none."""
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
-    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["arrival_rate"] - 1, per_octave=2), 0)
+    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["interarrival"] - 1, per_octave=2), 0)
 
 
 def _octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:

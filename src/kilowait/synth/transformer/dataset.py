@@ -41,9 +41,7 @@ class DatasetTensors:
     level: Tensor
 
 
-def dataset_tensors(
-    calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device
-) -> DatasetTensors:
+def dataset_tensors(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device) -> DatasetTensors:
     """The log as tensors."""
     code_tensor = torch.as_tensor(codes)
     previous_codes = code_tensor.roll(1, 0)
@@ -122,12 +120,10 @@ def next_job_loss(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
     slot = (position[:, None] - offset).clamp(min=0)
     available = (position[:, None] >= offset) & (user[:, slot] == user[:, :, None]) & ~batch.first[:, slot]
     frequent_jobs = network.frequent_jobs_vector(batch.frequent_jobs, batch.share, batch.level)
-    keys = torch.cat(
-        [network.key(earlier)[:, slot], network.key(frequent_jobs)[batch.list_index]], 2
-    ).flatten(0, 1)
-    values = torch.cat(
-        [network.value(earlier)[:, slot], network.value(frequent_jobs)[batch.list_index]], 2
-    ).flatten(0, 1)
+    keys = torch.cat([network.key(earlier)[:, slot], network.key(frequent_jobs)[batch.list_index]], 2).flatten(0, 1)
+    values = torch.cat([network.value(earlier)[:, slot], network.value(frequent_jobs)[batch.list_index]], 2).flatten(
+        0, 1
+    )
     available = torch.cat([available, (batch.share > 0)[batch.list_index]], 2).flatten(0, 1)
     copied = torch.cat([batch.previous_codes[:, slot], batch.slot_codes[batch.list_index]], 2).flatten(0, 1)
 

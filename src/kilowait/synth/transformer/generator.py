@@ -17,12 +17,7 @@ from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, c
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.submit_times import JITTER_S, submission_times
-from kilowait.synth.transformer.tokenizer import (
-    RuntimeTokenizer,
-    Tokenizer,
-    fit_runtime_tokenizer,
-    fit_tokenizer,
-)
+from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer, fit_runtime_tokenizer, fit_tokenizer
 from kilowait.synth.transformer.week_order import DayRange, WeekPiece, sampled_weeks
 
 if TYPE_CHECKING:
@@ -74,8 +69,7 @@ class TransformerGenerator(Generator):
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
             name: fit_tokenizer(
-                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column,
-                **_code_limits(name),
+                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column, **_code_limits(name)
             )
             for name, column in values.items()
             if name != "runtime_s"
@@ -112,9 +106,7 @@ class TransformerGenerator(Generator):
 
         settings, schema = self.settings, self.schema
         if any(name in schema.seen for name in schema.numbered):
-            raise InputError(
-                "dp_epsilon protects users, and keep_names keeps their names; use only one of them"
-            )
+            raise InputError("dp_epsilon protects users, and keep_names keeps their names; use only one of them")
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
         public_rows = to_public_values(rows, schema)
         values = _values(public_rows, settings.session_s, exact=False)
@@ -220,20 +212,13 @@ class TransformerGenerator(Generator):
         return np.flatnonzero(in_week & (calendar.day >= piece.first) & (calendar.day <= piece.last))
 
     def _jobs(
-        self,
-        pieces: list[WeekPiece],
-        piece_rows: list[Ints],
-        rng: np.random.Generator,
-        progress: SampleProgress,
+        self, pieces: list[WeekPiece], piece_rows: list[Ints], rng: np.random.Generator, progress: SampleProgress
     ) -> Columns:
         """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is
         selected."""
         calendar = self._calendar
         shift_weeks = np.concatenate(
-            [
-                np.full(len(rows), piece.place - piece.week)
-                for piece, rows in zip(pieces, piece_rows, strict=True)
-            ]
+            [np.full(len(rows), piece.place - piece.week) for piece, rows in zip(pieces, piece_rows, strict=True)]
         )
         rows = np.concatenate(piece_rows)
         # Weeks with the same shift are consecutive as in the log: so are the jobs of their users.
@@ -257,22 +242,17 @@ class TransformerGenerator(Generator):
         sample_week = shifted_block // blocks + calendar.week[shifted_block % blocks] - pieces[0].place
         selected = select_draws(work, sample_week, self._daily_work(pieces), rng)[block]
         row_index = np.arange(len(rows))
-        columns: Columns = {
-            name: np.stack([draw[name] for draw in draws])[selected, row_index] for name in draws[0]
-        }
+        columns: Columns = {name: np.stack([draw[name] for draw in draws])[selected, row_index] for name in draws[0]}
         gap_s = columns.pop("gap_s")
         columns["submit_s"] = submission_times(calendar, rows, gap_s, rng) + shift_weeks * WEEK_S
         if "user" in self.schema.columns:
             columns["user"] = calendar.user[rows]
         if "power_w" in columns:
             power_w = columns.pop("power_w")
-            columns["energy_j"] = np.where(
-                power_w < 0, np.nan, power_w * columns["nodes"] * columns["runtime_s"]
-            )
+            columns["energy_j"] = np.where(power_w < 0, np.nan, power_w * columns["nodes"] * columns["runtime_s"])
         integer_columns = ("account", "queue", "gpus", "nodes", "status")
         return {
-            name: column.astype(np.int64) if name in integer_columns else column
-            for name, column in columns.items()
+            name: column.astype(np.int64) if name in integer_columns else column for name, column in columns.items()
         }
 
     def _daily_work(self, pieces: list[WeekPiece]) -> Floats:
@@ -284,9 +264,7 @@ class TransformerGenerator(Generator):
             work[piece.place - pieces[0].place, days] += daily[piece.week, days]
         return work.cumsum(1)
 
-    def _sample_draws(
-        self, rows: Ints, rng: np.random.Generator, progress: SampleProgress
-    ) -> list[dict[str, Floats]]:
+    def _sample_draws(self, rows: Ints, rng: np.random.Generator, progress: SampleProgress) -> list[dict[str, Floats]]:
         """Several samples of the jobs at rows of the calendar."""
         from kilowait.synth.transformer.sample import job_sequences, sample_codes
 

@@ -146,10 +146,8 @@ class TransformerNetwork(nn.Module):
         queries = torch.bmm(state, self.look[columns]).transpose(0, 1)
         weight = torch.bmm(queries, transposed_keys) / math.sqrt(KEY) + self.look_bias[columns] + unavailable
         attended = torch.bmm(weight.softmax(-1), values).transpose(0, 1)
-        hidden = functional.gelu(
-            torch.baddbmm(self.hidden_bias[columns], state + attended, self.hidden[columns])
+        hidden = functional.gelu(torch.baddbmm(self.hidden_bias[columns], state + attended, self.hidden[columns]))
+        pointer_logits = torch.bmm(torch.bmm(hidden, self.point[columns]).transpose(0, 1), transposed_keys) / math.sqrt(
+            KEY
         )
-        pointer_logits = torch.bmm(
-            torch.bmm(hidden, self.point[columns]).transpose(0, 1), transposed_keys
-        ) / math.sqrt(KEY)
         return hidden, pointer_logits + (self.point_bias + self.copy_mask)[columns] + unavailable

@@ -39,9 +39,7 @@ class JobSequences:
 def job_sequences(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
     """Sequences for ascending rows of the calendar, repeated `times` times.
 
-    >>> chains = job_sequences(
-    ...     np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2
-    ... )
+    >>> chains = job_sequences(np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2)
     >>> chains.begin.tolist(), chains.length.tolist(), chains.out.tolist()
     ([0, 5, 0, 5], [3, 2, 3, 2], [0, 3, 5, 8])
     """
@@ -101,11 +99,7 @@ class _SamplingContext:
     """Constants of a sampling run."""
 
     def __init__(
-        self,
-        network: TransformerNetwork,
-        calendar: Calendar,
-        request: tuple[int, Floats],
-        runtime: tuple[int, Floats],
+        self, network: TransformerNetwork, calendar: Calendar, request: tuple[int, Floats], runtime: tuple[int, Floats]
     ) -> None:
         shape = network.shape
         self.network = network
@@ -146,10 +140,7 @@ def _sample_batch(
         row = begin[:active_count] + step
         condition = network.condition_vector(context.conditions[row])
         previous = network.job_vector(last[:active_count])
-        state = (
-            _read(network, previous + condition, keys[:, :active_count], values[:, :active_count], step)
-            + condition
-        )
+        state = _read(network, previous + condition, keys[:, :active_count], values[:, :active_count], step) + condition
         if step:
             slot = (step - 1) % shape.recent
             recent_key[:active_count, slot], recent_value[:active_count, slot] = (
@@ -166,9 +157,7 @@ def _sample_batch(
         )
         copied = torch.cat([recent_code[:active_count, newest], context.frequent_jobs[block]], 1)
         for column in range(columns):
-            hidden, pointer_logits = network.head_outputs(
-                state[None], key, value, available, slice(column, column + 1)
-            )
+            hidden, pointer_logits = network.head_outputs(state[None], key, value, available, slice(column, column + 1))
             logits = torch.cat([network.answer[column](hidden[0]), pointer_logits[:, 0]], 1)
             if column == context.runtime:
                 impossible = context.impossible[last[:active_count, context.request]]

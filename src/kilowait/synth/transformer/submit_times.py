@@ -42,9 +42,7 @@ def submission_times(calendar: Calendar, rows: Ints, gap_s: Floats, rng: np.rand
     cumulative_s = np.cumsum(np.where(start, 0.0, gap_s))
     since_s = cumulative_s - cumulative_s[start][session]
     length_s = np.maximum.reduceat(since_s, np.flatnonzero(start))
-    available_s -= np.where(
-        ends_run, 2 * JITTER_SHARE * np.minimum(available_s, JITTER_S / JITTER_SHARE), 0.0
-    )
+    available_s -= np.where(ends_run, 2 * JITTER_SHARE * np.minimum(available_s, JITTER_S / JITTER_SHARE), 0.0)
     scale = np.where(length_s > available_s, available_s / np.maximum(length_s, 1.0), 1.0)
     submit_s: Floats = begin_s[session] + np.floor(since_s * scale[session])
     return submit_s

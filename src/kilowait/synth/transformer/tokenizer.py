@@ -57,12 +57,7 @@ class Tokenizer:
         return np.where(self.atoms[atom] == values, atom, bins)
 
     def decode(
-        self,
-        codes: Ints,
-        rng: np.random.Generator,
-        *,
-        between: bool = False,
-        upper_bound: Floats | None = None,
+        self, codes: Ints, rng: np.random.Generator, *, between: bool = False, upper_bound: Floats | None = None
     ) -> Floats:
         """Decode each code to its atom, or to a random value of its bin.
 
@@ -100,12 +95,7 @@ class Tokenizer:
 
     def state(self) -> State:
         """The tokenizer as plain arrays."""
-        return {
-            "atoms": self.atoms,
-            "edges": self.edges,
-            "kept": self.kept,
-            "ends": self.ends.astype(np.float64),
-        }
+        return {"atoms": self.atoms, "edges": self.edges, "kept": self.kept, "ends": self.ends.astype(np.float64)}
 
     @classmethod
     def restored(cls, state: State) -> Tokenizer:
@@ -194,9 +184,7 @@ def fit_runtime_tokenizer(runtime_s: Floats, request_s: Floats, *, atoms: int, b
     is_near = _near(runtime_s, request_s)
     below = runtime_s[~is_near] if not is_near.all() else runtime_s
     near_tokenizer = (
-        fit_tokenizer((runtime_s - request_s)[is_near], atoms=atoms // 2, bins=bins // 3)
-        if is_near.any()
-        else None
+        fit_tokenizer((runtime_s - request_s)[is_near], atoms=atoms // 2, bins=bins // 3) if is_near.any() else None
     )
     return RuntimeTokenizer(fit_tokenizer(below, atoms=atoms, bins=bins), near_tokenizer)
 

@@ -16,13 +16,7 @@ from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
 from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.dataset import (
-    DatasetTensors,
-    SequenceBatch,
-    dataset_tensors,
-    make_batch,
-    next_job_loss,
-)
+from kilowait.synth.transformer.dataset import DatasetTensors, SequenceBatch, dataset_tensors, make_batch, next_job_loss
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["init_output_layer", "train"]
@@ -100,19 +94,11 @@ def train(
         init_output_layer(network, [np.bincount(codes[:, column]) for column in range(codes.shape[1])])
         tensors = dataset_tensors(calendar, codes, shape, target_device)
         network = network.to(target_device)
-        optimizer = torch.optim.AdamW(
-            network.parameters(), lr=LEARNING_RATE, weight_decay=0.01, betas=(0.9, 0.98)
-        )
+        optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=0.01, betas=(0.9, 0.98))
         lr_schedule = one_cycle_schedule(optimizer, LEARNING_RATE, steps)
         order = BatchOrder(jobs, length, stream(seed, "synth.transformer.order"))
         for step in checkpointed_steps(
-            steps,
-            checkpoints,
-            target_device,
-            network=network,
-            optimizer=optimizer,
-            rates=lr_schedule,
-            order=order,
+            steps, checkpoints, target_device, network=network, optimizer=optimizer, rates=lr_schedule, order=order
         ):
             starts = torch.tensor(order.next(batch_size), device=target_device)
             loss = next_job_loss(network, _sequence_batch(tensors, starts, length))

@@ -1,12 +1,6 @@
 """Download of carbon intensity from web APIs into a file that ``--carbon`` reads."""
 
-from kilowait.telemetry.carbon.api import (
-    ElectricityMaps,
-    GreatBritain,
-    Service,
-    make_service,
-    read_token,
-)
+from kilowait.telemetry.carbon.api import ElectricityMaps, GreatBritain, Service, make_service, read_token
 from kilowait.telemetry.carbon.fetch import FetchResult, fetch_carbon, follow_carbon
 from kilowait.telemetry.carbon.http import HttpClient, checked_base, default_cache
 

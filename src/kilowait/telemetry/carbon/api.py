@@ -108,9 +108,7 @@ class GreatBritain:
 
     def latest(self) -> str:
         """URL of the current half-hour."""
-        return f"{self.base_url}/" + (
-            "intensity" if self.region is None else f"regional/regionid/{self.region}"
-        )
+        return f"{self.base_url}/" + ("intensity" if self.region is None else f"regional/regionid/{self.region}")
 
     def rows(self, response: Any) -> list[Row]:
         """Half-hour rows; for a region they are nested one list deeper."""
@@ -118,9 +116,7 @@ class GreatBritain:
         if self.region is not None:
             data = data[0] if isinstance(data, list) and len(data) == 1 else data
             if isinstance(data, dict) and data.get("regionid") not in (None, self.region):
-                raise MeterError(
-                    f"requested region {self.region}, but the response is for {data['regionid']}"
-                )
+                raise MeterError(f"requested region {self.region}, but the response is for {data['regionid']}")
             data = data.get("data") if isinstance(data, dict) else None
         return _rows(data, {"from", "to", "intensity"}, "the GB Carbon Intensity API", response)
 
@@ -218,9 +214,7 @@ def make_service(
     base = {} if base_url is None else {"base_url": checked_base(base_url)}
     if name == "gb":
         if zone is not None:
-            raise InputError(
-                f"the zone is {zone!r}, and Great Britain has regions; give --region 1 to 17, or none"
-            )
+            raise InputError(f"the zone is {zone!r}, and Great Britain has regions; give --region 1 to 17, or none")
         return GreatBritain(region=region, **base)
     if zone is None or region is not None:
         raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
@@ -236,9 +230,7 @@ def read_token(file: str | PathLike[str] | None) -> str:
         try:
             token = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as problem:
-            raise InputError(
-                f"cannot read the token in {origin}: {getattr(problem, 'strerror', problem)}"
-            ) from None
+            raise InputError(f"cannot read the token in {origin}: {getattr(problem, 'strerror', problem)}") from None
     if not token:
         raise InputError(
             f"Electricity Maps needs a token, but {origin} has none; put it there, or into a file given with "

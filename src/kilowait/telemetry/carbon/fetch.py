@@ -60,11 +60,7 @@ def fetch_carbon(
     for row in found:
         time_s = row_time_s(row, service.key)
         existing_row = rows.get(time_s)
-        if (
-            existing_row is not None
-            and service.value(row) is None
-            and service.value(existing_row) is not None
-        ):
+        if existing_row is not None and service.value(row) is None and service.value(existing_row) is not None:
             continue  # Keep an existing value that the service no longer has.
         added += existing_row is None
         changed += existing_row is not None and existing_row != row
@@ -94,9 +90,7 @@ def follow_carbon(
     if not every_s > 0:
         raise InputError(f"every is {every_s:g} s; it must be above 0, such as 30m")
     start, cycle = monotonic(), 0
-    on_result(
-        fetch_carbon(service, out, client)
-    )  # The first fetch raises its errors, such as a wrong token or zone.
+    on_result(fetch_carbon(service, out, client))  # The first fetch raises its errors, such as a wrong token or zone.
     while True:
         cycle = max(cycle + 1, int((monotonic() - start) // every_s))
         if duration_s is not None and cycle * every_s > duration_s:
@@ -135,9 +129,7 @@ def _unix_s(text: str) -> float:
         raise InputError(str(problem).removeprefix("line 1: ")) from None
 
 
-def _fetch_rows(
-    service: Service, client: HttpClient, span_s: tuple[float, float] | None, latest: bool
-) -> list[Row]:
+def _fetch_rows(service: Service, client: HttpClient, span_s: tuple[float, float] | None, latest: bool) -> list[Row]:
     if span_s is None:
         url = service.latest() if latest else service.recent(client.now())
         return service.rows(client.get_json(url))
@@ -166,9 +158,7 @@ def _existing_rows(service: Service, out: Path) -> dict[float, Row]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:
-        raise InputError(
-            f"cannot read {out}: {getattr(problem, 'strerror', problem)}; choose another file"
-        ) from None
+        raise InputError(f"cannot read {out}: {getattr(problem, 'strerror', problem)}; choose another file") from None
     try:
         document = json.loads(text)
         rows = service.rows(document)

@@ -100,10 +100,7 @@ class HttpClient:
                     raise MeterError(
                         f"{host} answered {problem} and asks to wait {pause_s:.0f} s; try again after that"
                     ) from None
-            except (
-                OSError,
-                http.client.HTTPException,
-            ) as error:  # Time-outs and failed look-ups are OSErrors.
+            except (OSError, http.client.HTTPException) as error:  # Time-outs and failed look-ups are OSErrors.
                 problem = str(getattr(error, "reason", "") or error) or type(error).__name__
             if attempt + 1 < self.tries:
                 self.wait(pause_s)
@@ -113,9 +110,7 @@ class HttpClient:
         )
 
     def _get(self, url: str) -> Any:
-        request = urllib.request.Request(
-            url, headers={"User-Agent": "kilowait", "Accept": "application/json"}
-        )
+        request = urllib.request.Request(url, headers={"User-Agent": "kilowait", "Accept": "application/json"})
         if self.token is not None:
             parts = urllib.parse.urlsplit(url)
             if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):

@@ -45,9 +45,7 @@ class EnergyCurve:
     def spans(self) -> Floats:
         """Starts and ends of the known time spans, one row each."""
         edge = np.diff(np.concatenate(([False], self.known, [False])).astype(np.int8))
-        return np.column_stack(
-            (self.time_s[np.flatnonzero(edge == 1)], self.time_s[np.flatnonzero(edge == -1)])
-        )
+        return np.column_stack((self.time_s[np.flatnonzero(edge == 1)], self.time_s[np.flatnonzero(edge == -1)]))
 
 
 def energy_curve(
@@ -67,9 +65,7 @@ def energy_curve(
     increase, reset = _counter_increase(samples, step, steady)
     power = samples.power_w
     increase = np.where(np.isnan(increase), (power[:-1] + power[1:]) / 2 * step, increase)
-    max_gap = (
-        max_gap_s if max_gap_s is not None else MAX_GAP_STEPS * float(np.median(step)) if len(step) else 0.0
-    )
+    max_gap = max_gap_s if max_gap_s is not None else MAX_GAP_STEPS * float(np.median(step)) if len(step) else 0.0
     reasons = {
         "a gap": step > max_gap * (1 + 1e-9),
         "the clock was set, or the machine rebooted": ~steady,
@@ -78,9 +74,7 @@ def energy_curve(
     }
     known = np.ones(len(step), np.bool_)
     for reason, rows in reasons.items():
-        newly_unknown = (
-            known & rows & (np.isnan(increase) if reason in ("the counter was reset", "no value") else True)
-        )
+        newly_unknown = known & rows & (np.isnan(increase) if reason in ("the counter was reset", "no value") else True)
         unknown_intervals[reason] += int(newly_unknown.sum())
         known &= ~newly_unknown
     total = np.concatenate(([0.0], np.cumsum(np.where(known, increase, 0.0))))

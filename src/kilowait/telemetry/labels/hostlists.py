@@ -30,8 +30,7 @@ def expand_hosts(text: str) -> tuple[str, ...]:
         raise InputError(f"{text!r:.60} is not a list of nodes; write it as Slurm does: node[01-04],gpu7")
     for entry in entries:
         parts = [
-            _numbers(bracketed, text) if literal == "" else [literal]
-            for bracketed, literal in _PARTS.findall(entry)
+            _numbers(bracketed, text) if literal == "" else [literal] for bracketed, literal in _PARTS.findall(entry)
         ]
         size = len(names)
         for part in parts:
@@ -47,9 +46,7 @@ def _numbers(bracketed: str, text: str) -> list[str]:
     for span in bracketed.split(","):
         first, dash, last = span.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise InputError(
-                f"{text!r:.60} is not a list of nodes: [{bracketed:.40}] is no range such as [01-04]"
-            )
+            raise InputError(f"{text!r:.60} is not a list of nodes: [{bracketed:.40}] is no range such as [01-04]")
         if dash and int(last) - int(first) >= MAX_HOSTS:
             raise InputError(f"{text!r:.60} stands for more than {MAX_HOSTS:,} nodes; correct the list")
         names += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]

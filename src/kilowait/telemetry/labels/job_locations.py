@@ -59,9 +59,7 @@ def job_starts(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Flo
     local = time_zone(zone)
     # Offsets change only at full quarters of an hour: each quarter is looked up once.
     quarter, index_of = np.unique(np.floor(np.where(np.isnan(begin), 0.0, begin) / 900), return_inverse=True)
-    offsets = [
-        datetime.fromtimestamp(at * 900, UTC).replace(tzinfo=local).utcoffset() for at in quarter.tolist()
-    ]
+    offsets = [datetime.fromtimestamp(at * 900, UTC).replace(tzinfo=local).utcoffset() for at in quarter.tolist()]
     offset_s = np.array([0.0 if offset is None else offset.total_seconds() for offset in offsets])
     return begin - offset_s[index_of], [f"times of the log taken as {zone}"]
 
@@ -81,13 +79,10 @@ def job_locations(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Job
         return JobLocations(np.arange(size), zeros, zeros, np.ones(size, np.bool_), hosts[0])
     unique, index_of = np.unique(codes, return_inverse=True)
     labels = jobs.labels.get("node_list")
-    lists = [
-        () if code < 0 else _names(labels[code] if labels else str(code), notes) for code in unique.tolist()
-    ]
+    lists = [() if code < 0 else _names(labels[code] if labels else str(code), notes) for code in unique.tolist()]
     number = _numbers(hosts)
     sampled_hosts = [
-        sorted({number[key] for name in names for key in (name, _short(name)) if key in number})
-        for names in lists
+        sorted({number[key] for name in names for key in (name, _short(name)) if key in number}) for names in lists
     ]
     sampled = np.array([len(each) for each in sampled_hosts])
     named = np.array([len(names) for names in lists])

@@ -119,18 +119,12 @@ def label_energy(
     energy = np.where(labelled & (known_share >= 1 - 1e-6), measured, energy)
     power = np.divide(energy, jobs["runtime_s"], out=np.full(len(jobs), np.nan), where=labelled)
     reasons = _reasons(jobs, usable, begin, locations, known_share, coverage_share, coverage)
-    notes += (
-        [f"unknown intervals between samples: {_counts_text(unknown_intervals)}"]
-        if +unknown_intervals
-        else []
-    )
+    notes += [f"unknown intervals between samples: {_counts_text(unknown_intervals)}"] if +unknown_intervals else []
     notes += [f"samples not used: {_counts_text(samples.unusable_rows)}"] if +samples.unusable_rows else []
     if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
         notes.append("the energy_j of the log was replaced")
     labelled_jobs = jobs.with_columns(energy_j=energy, power_w=power)
-    return LabelledJobs(
-        labelled_jobs, coverage_share, measured, node_j, unattributed_j, reasons, tuple(notes)
-    )
+    return LabelledJobs(labelled_jobs, coverage_share, measured, node_j, unattributed_j, reasons, tuple(notes))
 
 
 # -- one node ------------------------------------------------------------------------------------
@@ -219,18 +213,14 @@ def _no_overlap_message(
 ) -> str:
     """Error message that explains why no job has a sample."""
     if not usable.any():
-        return (
-            f"none of {len(jobs):,} jobs has a known start and a run time above 0; there is nothing to label"
-        )
+        return f"none of {len(jobs):,} jobs has a known start and a run time above 0; there is nothing to label"
     if not len(locations.job):
         return (
             f"no job ran on a sampled node: the samples are of {', '.join(samples.hosts[:3])}, the log has nodes such "
             f"as {locations.example!r}; sample with --host NAME and Slurm's name of the node"
         )
     spans = [(samples.first_s, samples.last_s), (float(begin[usable].min()), float(end[usable].max()))]
-    dates = [
-        " to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in span) for span in spans
-    ]
+    dates = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in span) for span in spans]
     return (
         f"no job ran while its nodes were sampled: samples are from {dates[0]} UTC, jobs from {dates[1]} UTC; give "
         "the time zone of the log (--timezone) or its date (--log-start)"

@@ -85,9 +85,7 @@ class SampleFiles:
                 values = np.array([rows.utc_s, *rows.numbers.values()])
                 for code in np.unique(rows.meter).tolist():
                     parts.setdefault(rows.meters[code], []).append(values[:, rows.meter == code])
-        return [
-            self._meter_samples(meter, np.concatenate(parts.pop(meter), axis=1)) for meter in sorted(parts)
-        ]
+        return [self._meter_samples(meter, np.concatenate(parts.pop(meter), axis=1)) for meter in sorted(parts)]
 
     def _meter_samples(self, meter: str, values: Floats) -> MeterSamples:
         values = values[:, np.argsort(values[0], kind="stable")]
@@ -109,9 +107,7 @@ def _sample_paths(path: Path) -> list[Path]:
         return [path]
     names = sorted(file.name for file in path.iterdir())
     parquet_files = [name for name in names if PARQUET_FILE.fullmatch(name)]
-    open_files = [
-        name for name in names if OPEN_FILE.fullmatch(name) and f"{name[1:-4]}.parquet" not in parquet_files
-    ]
+    open_files = [name for name in names if OPEN_FILE.fullmatch(name) and f"{name[1:-4]}.parquet" not in parquet_files]
     paths = [path / name for name in (*parquet_files, *open_files)]
     if not paths:
         raise InputError(
@@ -176,9 +172,7 @@ def _batches(path: Path, unusable_rows: Counter[str]) -> Iterator[Any]:
         column_types=types, include_columns=list(types), null_values=_BLANK, strings_can_be_null=True
     )
     with pc.open_csv(
-        pa.BufferReader(text),
-        parse_options=pc.ParseOptions(invalid_row_handler=skip),
-        convert_options=convert,
+        pa.BufferReader(text), parse_options=pc.ParseOptions(invalid_row_handler=skip), convert_options=convert
     ) as reader:
         yield from reader
 
@@ -198,8 +192,7 @@ def _valid_rows(batch: Any, unusable_rows: Counter[str], host: str | None) -> _R
     size, names = batch.num_rows, batch.schema.names
     utc_s = _seconds(batch.column("time"))
     values_by_name = {
-        name: _floats(batch.column(name), name) if name in names else np.full(size, np.nan)
-        for name in _NUMBERS
+        name: _floats(batch.column(name), name) if name in names else np.full(size, np.nan) for name in _NUMBERS
     }
     for name in ("power_w", "energy_j"):
         invalid = np.isinf(values_by_name[name]) | (values_by_name[name] < 0)
@@ -211,9 +204,7 @@ def _valid_rows(batch: Any, unusable_rows: Counter[str], host: str | None) -> _R
     unusable_rows["without a time"] += int((is_summed & ~has_time).sum())
     unusable_rows["without a host"] += int((is_summed & has_time & ~has_host).sum())
     valid = is_summed & has_time & has_host
-    meter, meters = (
-        _coded(batch.column("meter")) if "meter" in names else (np.zeros(size, np.int64), ("node",))
-    )
+    meter, meters = _coded(batch.column("meter")) if "meter" in names else (np.zeros(size, np.int64), ("node",))
     code, hosts = _coded(batch.column("host"))
     return _Rows(
         utc_s[valid],

@@ -103,9 +103,7 @@ def split_energy(
     return NodeShares(job_j, known_s, alone_s, node_j, unattributed_j)
 
 
-def _total_held(
-    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int
-) -> Floats:
+def _total_held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int) -> Floats:
     """Total resources held between consecutive edges; exactly 0 where no job holds any."""
     is_holder = (weight > 0).astype(np.float64)
     change = np.bincount(first, weight, edges) - np.bincount(last, weight, edges)

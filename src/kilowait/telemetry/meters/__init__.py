@@ -4,12 +4,7 @@ from kilowait.telemetry.meters.cpu import CpuMeter
 from kilowait.telemetry.meters.gpu import GpuMeter
 from kilowait.telemetry.meters.host_clock import HostClock, Moment
 from kilowait.telemetry.meters.sample_files import open_recorder
-from kilowait.telemetry.meters.sampler import (
-    Meter,
-    SamplingProgress,
-    sample,
-    this_host,
-)
+from kilowait.telemetry.meters.sampler import Meter, SamplingProgress, sample, this_host
 
 __all__ = [
     "HostClock",

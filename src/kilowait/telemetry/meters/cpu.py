@@ -84,9 +84,7 @@ class CpuMeter:
             power = self._power(zone, energy, moment.monotonic_s)
             self._last_readings[zone.meter] = (energy, moment.monotonic_s)
             stamps = (moment.utc_s, moment.monotonic_s)
-            rows.append(
-                (*stamps, self.host, zone.meter, zone.name, power, energy, zone.range_j, float(zone.summed))
-            )
+            rows.append((*stamps, self.host, zone.meter, zone.name, power, energy, zone.range_j, float(zone.summed)))
         return rows
 
     def close(self) -> None:

@@ -107,9 +107,7 @@ class GpuMeter:
             self._nvml.nvmlShutdown()
 
     def _list_gpus(self) -> list[_Gpu]:
-        handles = [
-            self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())
-        ]
+        handles = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())]
         uuids = [_as_text(self._nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
         for index, uuid in enumerate(uuids):
             # NVML renumbers GPUs when one disappears from the bus, but each GPU keeps its name.

@@ -38,14 +38,9 @@ class HostClock:
 def clock_step_s(before: Moment, after: Moment) -> float:
     """Seconds by which the wall clock was set between two times; 0.0 if it was not set.
 
-    >>> (
-    ...     clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)),
-    ...     clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0)),
-    ... )
+    >>> (clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0)))
     (0.0, -600.0)
     """
     elapsed_s = after.monotonic_s - before.monotonic_s
     difference_s = after.utc_s - before.utc_s - elapsed_s
-    return (
-        difference_s if abs(difference_s) > min(CLOCK_TOLERANCE_S, elapsed_s / 2) + 0.001 * elapsed_s else 0.0
-    )
+    return difference_s if abs(difference_s) > min(CLOCK_TOLERANCE_S, elapsed_s / 2) + 0.001 * elapsed_s else 0.0

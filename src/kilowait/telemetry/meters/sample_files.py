@@ -76,9 +76,7 @@ def open_recorder(path: str | PathLike[str], columns: Sequence[str]) -> Recorder
     try:
         return recorders[path.suffix](path, tuple(columns))
     except OSError as problem:
-        raise MeterError(
-            f"cannot write to {path}: {problem.strerror or problem}; choose another --out"
-        ) from None
+        raise MeterError(f"cannot write to {path}: {problem.strerror or problem}; choose another --out") from None
 
 
 def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
@@ -87,8 +85,7 @@ def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
 
     timestamp = pa.timestamp("us", tz="UTC")
     return {
-        name: timestamp if name == "time" else pa.string() if name in TEXT_COLUMNS else pa.float64()
-        for name in columns
+        name: timestamp if name == "time" else pa.string() if name in TEXT_COLUMNS else pa.float64() for name in columns
     }
 
 
@@ -169,14 +166,10 @@ class _ParquetFolderRecorder:
         """Check that the folder has no other content, and convert the CSV files of an interrupted run."""
         names = sorted(entry.name for entry in self.path.iterdir())
         unknown = [
-            name
-            for name in names
-            if not (PARQUET_FILE.fullmatch(name) or OPEN_FILE.fullmatch(name) or name[0] == ".")
+            name for name in names if not (PARQUET_FILE.fullmatch(name) or OPEN_FILE.fullmatch(name) or name[0] == ".")
         ]
         if unknown:
-            raise InputError(
-                f"{self.path} contains {unknown[0]}, which is not a sample file; choose another folder"
-            )
+            raise InputError(f"{self.path} contains {unknown[0]}, which is not a sample file; choose another folder")
         parquet_files = [name for name in names if PARQUET_FILE.fullmatch(name)]
         if parquet_files:
             import pyarrow.parquet as pq

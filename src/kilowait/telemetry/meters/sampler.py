@@ -98,9 +98,7 @@ def sample(
         step_s = clock_step_s(before, now)
         if step_s:
             progress.clock_changes += 1
-            progress.events.append(
-                f"the clock was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.3g} s"
-            )
+            progress.events.append(f"the clock was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.3g} s")
         progress.events += [f"{part} no longer responds" for part in sorted(meter.missing - missing)]
         progress.events += [f"{part} responds again" for part in sorted(missing - meter.missing)]
         before, missing = now, meter.missing

@@ -110,17 +110,13 @@ def publish(result: AnonymizedLog, path: str | PathLike[str], *, format: str | N
     """
     output_format = written_format(path, format)
     if output_format == "batsim-platform":
-        raise InputError(
-            "a Batsim platform describes a machine and has no jobs; write swf, csv, parquet or batsim"
-        )
+        raise InputError("a Batsim platform describes a machine and has no jobs; write swf, csv, parquet or batsim")
     write_trace(result.jobs, path, format=output_format)
     if output_format in FORMATS_WITH_PLAN:
         return None
     plan_path = Path(f"{path}.plan.json")
     try:
-        plan_path.write_text(
-            f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8"
-        )
+        plan_path.write_text(f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
     except OSError as problem:
         raise InputError(f"cannot write {plan_path}: {problem.strerror or problem}") from None
     return plan_path
@@ -140,10 +136,7 @@ def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobT
         raise InputError("the shift would move the first job before 1970; shift by less, or forward")
     if zero != 0:
         shifted_zero = zero + shift
-        meta = {
-            **jobs.meta,
-            "unix_start_s": int(shifted_zero) if shifted_zero == int(shifted_zero) else shifted_zero,
-        }
+        meta = {**jobs.meta, "unix_start_s": int(shifted_zero) if shifted_zero == int(shifted_zero) else shifted_zero}
         return JobTable(labels=jobs.labels, meta=meta, **{name: jobs[name] for name in jobs.columns})
     return jobs.with_columns(**{name: jobs[name] + shift for name in jobs.columns if RULES[name].clock})
 
@@ -195,9 +188,7 @@ def _renamed(
             new = np.array(pseudonym_numbers(key, name, texts), np.int64)
         else:
             result = pseudonyms(key, name, texts)
-            labels[name] = tuple(
-                sorted(result)
-            )  # the original order could reveal information about the names
+            labels[name] = tuple(sorted(result))  # the original order could reveal information about the names
             new = np.searchsorted(np.array(labels[name]), np.array(result))
         columns[name] = np.full(len(codes), -1)
         known = codes >= 0

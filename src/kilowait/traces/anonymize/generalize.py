@@ -67,9 +67,7 @@ def parse_step(name: str, text: str) -> RoundingStep:
         raise UnknownNameError("column to coarsen", name, known)
     if text == POWERS:
         if RULES[name].clock:
-            raise InputError(
-                f"{name} is a time, and powers of two are for sizes; give a time span: {name}=60s"
-            )
+            raise InputError(f"{name} is a time, and powers of two are for sizes; give a time span: {name}=60s")
         return RoundingStep(None, text)
     try:
         size = parse_duration(text) if name.endswith("_s") else float(text)
@@ -82,9 +80,7 @@ def parse_step(name: str, text: str) -> RoundingStep:
     return RoundingStep(size, text)
 
 
-def rounded(
-    values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MAX_TIME_S
-) -> ColumnArray:
+def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MAX_TIME_S) -> ColumnArray:
     """Values rounded to the step; NaN and infinity are unchanged, and no value is raised above `most`.
 
     >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", RoundingStep(10.0, "10s")).tolist()

@@ -80,9 +80,7 @@ class AnonymityCheck:
     jobs_alone: int
     """Jobs in classes of one user, or of one job if the log has no users."""
     smallest: tuple[SmallClass, ...] = ()
-    below: npt.NDArray[np.bool_] = field(
-        default_factory=lambda: np.zeros(0, np.bool_), repr=False, compare=False
-    )
+    below: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False, compare=False)
     """Mask of the rows in classes below k."""
 
     def refuse(self) -> None:
@@ -100,9 +98,7 @@ class AnonymityCheck:
         return "users" if self.has_users else "jobs"
 
 
-def choose_quasi_identifiers(
-    plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None
-) -> tuple[str, ...]:
+def choose_quasi_identifiers(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
     """The quasi-identifiers: the given ones, validated, or the default ones that are published.
 
     >>> from kilowait.traces.anonymize.plan import make_plan
@@ -117,17 +113,13 @@ def choose_quasi_identifiers(
         if name in MOMENTS:
             continue
         if name not in COLUMNS:
-            raise UnknownNameError(
-                "quasi-identifier", name, {*COLUMNS, *MOMENTS} - {"job_id", "user", "after_id"}
-            )
+            raise UnknownNameError("quasi-identifier", name, {*COLUMNS, *MOMENTS} - {"job_id", "user", "after_id"})
         if name in ("job_id", "after_id", "user"):
             raise InputError(
                 f"{name} cannot be a quasi-identifier: each user or job would be a class; give columns others may know"
             )
         if name not in jobs:
-            raise InputError(
-                f"the quasi-identifier {name} is not in this log; it has {', '.join(jobs.columns)}"
-            )
+            raise InputError(f"the quasi-identifier {name} is not in this log; it has {', '.join(jobs.columns)}")
         if name not in published:
             raise InputError(
                 f"the quasi-identifier {name} is dropped from the published log; leave it out of --quasi-identifiers"
@@ -187,10 +179,7 @@ def check_k_anonymity(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequenc
         jobs_alone=int(alone.sum()),
         smallest=tuple(
             SmallClass(
-                tuple(
-                    _format_value(jobs, name, values[first[c]])
-                    for name, values in zip(quasi, known, strict=True)
-                ),
+                tuple(_format_value(jobs, name, values[first[c]]) for name, values in zip(quasi, known, strict=True)),
                 int(size[c]),
                 int(people[c]),
             )

@@ -41,12 +41,7 @@ class AnonymizationPlan:
 
     def words(self) -> dict[str, str]:
         """Description of the action per column, safe for publication: without key and shift."""
-        descriptions = {
-            "keep": "kept",
-            "drop": "dropped",
-            "hash": "hashed with a secret key",
-            "renumber": "renumbered",
-        }
+        descriptions = {"keep": "kept", "drop": "dropped", "hash": "hashed with a secret key", "renumber": "renumbered"}
         actions_text = {}
         for name, action in self.actions.items():
             words = descriptions[action]
@@ -75,18 +70,12 @@ def make_plan(
     ('hashed with a secret key', 'dropped')
     """
     requested: dict[str, Action] = {}
-    given_actions: tuple[tuple[Action, Iterable[str]], ...] = (
-        ("hash", hashed),
-        ("keep", keep),
-        ("drop", drop),
-    )
+    given_actions: tuple[tuple[Action, Iterable[str]], ...] = (("hash", hashed), ("keep", keep), ("drop", drop))
     for action, names in given_actions:
         for name in names:
             _check(name, action)
             if requested.setdefault(name, action) != action:
-                raise InputError(
-                    f"{name} is to be both {_PAST[requested[name]]} and {_PAST[action]}; choose one"
-                )
+                raise InputError(f"{name} is to be both {_PAST[requested[name]]} and {_PAST[action]}; choose one")
     steps = dict(coarsen or {})
     for name in steps:
         if requested.get(name) == "drop":
@@ -94,9 +83,7 @@ def make_plan(
     actions = {name: requested.get(name, RULES[name].action) for name in jobs.columns}
     if actions.get("after_id") == "drop" and "think_s" in actions:
         actions["think_s"] = "drop"  # the time after an end that is not published
-    meta = {
-        name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES
-    }
+    meta = {name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES}
     named_columns = [*requested, *steps]
     return AnonymizationPlan(
         actions,
@@ -115,9 +102,7 @@ def _check(name: str, action: Action) -> None:
     if name not in RULES and name not in META_RULES:
         raise UnknownNameError("column or field of a log", name, {*RULES, *META_RULES})
     if action == "hash" and name not in LABEL_COLUMNS:
-        raise InputError(
-            f"{name} cannot be hashed, only names can: {', '.join(LABEL_COLUMNS)}; drop or coarsen it"
-        )
+        raise InputError(f"{name} cannot be hashed, only names can: {', '.join(LABEL_COLUMNS)}; drop or coarsen it")
     if action == "drop" and name in REQUIRED:
         raise InputError(f"{name} cannot be dropped, because it is a required column; coarsen it instead")
     if action == "keep" and name in RULES and RULES[name].action == "renumber":

@@ -14,15 +14,7 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = [
-    "DIGITS",
-    "KEY_BYTES",
-    "PseudonymKey",
-    "check_key_location",
-    "key_for",
-    "pseudonym_numbers",
-    "pseudonyms",
-]
+__all__ = ["DIGITS", "KEY_BYTES", "PseudonymKey", "check_key_location", "key_for", "pseudonym_numbers", "pseudonyms"]
 
 KEY_BYTES = 32
 """Bytes of a key. A password is not enough: if it is guessed, all user names can be tried."""
@@ -113,18 +105,14 @@ class PseudonymKey:
         return weeks * 7 * 86400.0
 
 
-def key_for(
-    path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False
-) -> PseudonymKey:
+def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False) -> PseudonymKey:
     """The key for publishing `out`: read from the file, or a new one that is not yet saved (see `PseudonymKey.save`).
 
     Without `out` nothing is published, and a temporary key is used.
     """
     if path is None:
         if out is not None or new:
-            raise InputError(
-                "pseudonyms need a key; name its file with --key, outside the folder of the published log"
-            )
+            raise InputError("pseudonyms need a key; name its file with --key, outside the folder of the published log")
         return PseudonymKey.fresh()
     if out is not None:
         check_key_location(path, out)
@@ -161,24 +149,18 @@ def pseudonyms(key: PseudonymKey, column: str, names: Sequence[str], *, digits: 
     return results
 
 
-def pseudonym_numbers(
-    key: PseudonymKey, column: str, names: Sequence[str], *, most: int = LARGEST_NUMBER
-) -> list[int]:
+def pseudonym_numbers(key: PseudonymKey, column: str, names: Sequence[str], *, most: int = LARGEST_NUMBER) -> list[int]:
     """Number from 1 to `most` for every name, from the same keyed hash as `pseudonyms`.
 
     >>> pseudonym_numbers(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     [1749315719, 296354601]
     """
     results = [1 + int.from_bytes(key.digest(column, name)[:16], "big") % most for name in names]
-    _refuse_collisions(
-        column, names, results, f"numbers up to {most:,}", "write Parquet or CSV, where they are longer"
-    )
+    _refuse_collisions(column, names, results, f"numbers up to {most:,}", "write Parquet or CSV, where they are longer")
     return results
 
 
-def _refuse_collisions(
-    column: str, names: Sequence[str], results: Sequence[Any], size: str, remedy: str
-) -> None:
+def _refuse_collisions(column: str, names: Sequence[str], results: Sequence[Any], size: str, remedy: str) -> None:
     first: dict[Any, str] = {}
     for name, pseudonym in zip(names, results, strict=True):
         other = first.setdefault(pseudonym, name)

@@ -10,20 +10,8 @@ import numpy as np
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES
-from kilowait.traces.anonymize.generalize import (
-    POWERS,
-    RoundingStep,
-    parse_step,
-    rounded,
-)
-from kilowait.traces.anonymize.k_anonymity import (
-    MOMENTS,
-    AnonymityCheck,
-    Coded,
-    coded,
-    counted,
-    known_of,
-)
+from kilowait.traces.anonymize.generalize import POWERS, RoundingStep, parse_step, rounded
+from kilowait.traces.anonymize.k_anonymity import MOMENTS, AnonymityCheck, Coded, coded, counted, known_of
 from kilowait.traces.anonymize.plan import AnonymizationPlan
 
 __all__ = ["SuggestedRule", "suggest_rules"]
@@ -58,9 +46,7 @@ def suggest_rules(
     (SuggestedRule(column='nodes', step='pow2', jobs_below=0, users_below=0),)
     """
     known = {name: coded(known_of(jobs, name)) for name in check.quasi}
-    steps_of = {
-        column: list(_coarser_steps(column, plan, check.quasi)) for column in map(_column_of, check.quasi)
-    }
+    steps_of = {column: list(_coarser_steps(column, plan, check.quasi)) for column in map(_column_of, check.quasi)}
     below, suggestions = check.jobs_below, list[SuggestedRule]()
     while below and any(steps_of.values()):
         candidates = []
@@ -87,16 +73,12 @@ def _trim(suggestions: list[SuggestedRule], before: int) -> tuple[SuggestedRule,
     return tuple(suggestions)
 
 
-def _coarser_steps(
-    column: str, plan: AnonymizationPlan, quasi: Sequence[str]
-) -> Iterator[RoundingStep | None]:
+def _coarser_steps(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Iterator[RoundingStep | None]:
     """Increasingly coarse steps of a column, coarser than its current step; None: drop the column."""
     if RULES[column].rounding is not None:
         now = plan.steps.get(column)
         min_size = 0.0 if now is None or now.size is None else now.size
-        min_size = max(
-            [min_size, *(MOMENTS[name][0] for name in quasi if name in MOMENTS and column == "submit_s")]
-        )
+        min_size = max([min_size, *(MOMENTS[name][0] for name in quasi if name in MOMENTS and column == "submit_s")])
         for text in _SPANS if column.endswith("_s") else _SIZES:
             step = parse_step(column, text)
             if now is None if step.size is None else step.size > min_size:
@@ -105,9 +87,7 @@ def _coarser_steps(
         yield None
 
 
-def _changed(
-    jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None
-) -> dict[str, Coded]:
+def _changed(jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None) -> dict[str, Coded]:
     """Codes of the quasi-identifiers after the column is coarsened or dropped."""
     if step is None:
         return {name: codes for name, codes in known.items() if name != column}

@@ -12,13 +12,7 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cleaning_report import CleaningReport, Kind
-from kilowait.traces.parse import (
-    Words,
-    coded,
-    numbers,
-    split_line,
-    unix_s,
-)
+from kilowait.traces.parse import Words, coded, numbers, split_line, unix_s
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
 __all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "mark", "one_part", "read_rows"]
@@ -179,16 +173,8 @@ def read_rows(text: str, report: CleaningReport, names: Sequence[str] | None = N
     kept: list[str] = []
     at: list[int] = []
     header: dict[str, str] = {}
-    for number, line in enumerate(
-        lines[0 if top is None else top + 1 :], start=1 if top is None else top + 2
-    ):
-        if (
-            line.count(",") == ends
-            and '"' not in line
-            and "\r" not in line
-            and line[:1] != "#"
-            and line != title
-        ):
+    for number, line in enumerate(lines[0 if top is None else top + 1 :], start=1 if top is None else top + 2):
+        if line.count(",") == ends and '"' not in line and "\r" not in line and line[:1] != "#" and line != title:
             kept.append(line)
         elif not line.strip() or line[:1] == "#" or line == title:
             continue
@@ -222,9 +208,7 @@ def _columns(lines: list[str], names: Sequence[str]) -> dict[str, Any]:
             pa.BufferReader(data),
             pc.ReadOptions(column_names=places, block_size=1 << 24),
             pc.ParseOptions(ignore_empty_lines=False),
-            pc.ConvertOptions(
-                column_types={place: pa.string() for place in places}, strings_can_be_null=False
-            ),
+            pc.ConvertOptions(column_types={place: pa.string() for place in places}, strings_can_be_null=False),
         )
     except pa.ArrowException as problem:
         raise TraceError(f"it is not a comma-separated table: {str(problem).splitlines()[0]}") from None

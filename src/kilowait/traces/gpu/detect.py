@@ -23,19 +23,13 @@ _HOLDS = {
     "id_job time_submit time_start time_end mem_req tres_alloc": "supercloud",
     "time type collection_id": "google2019",
 }
-_NODES = {
-    "sn cpu_milli memory_mib gpu model": "openb",
-    "node_name gpu_model gpu_capacity_num cpu_num": "spot",
-}
+_NODES = {"sn cpu_milli memory_mib gpu model": "openb", "node_name gpu_model gpu_capacity_num cpu_num": "spot"}
 
 
 def gpu_format(lines: Sequence[str]) -> str | None:
     """The format in `GPU_FORMATS` of a file that starts with these non-blank lines; None if it is none of them.
 
-    >>> (
-    ...     gpu_format(["arrival_time,length,cpus", "0.0,25.4,1"]),
-    ...     gpu_format(["job_id,submit_s,runtime_s,nodes"]),
-    ... )
+    >>> (gpu_format(["arrival_time,length,cpus", "0.0,25.4,1"]), gpu_format(["job_id,submit_s,runtime_s,nodes"]))
     ('pai', None)
     """
     plain = [line for line in lines[:100] if not line.startswith("#")]

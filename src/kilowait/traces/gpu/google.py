@@ -12,22 +12,8 @@ from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    Floats,
-    TracePart,
-    first_line,
-    mark,
-    read_rows,
-)
-from kilowait.traces.gpu.task_events import (
-    END,
-    SCHEDULE,
-    SUBMIT,
-    UPDATE,
-    TaskIntervals,
-    task_intervals,
-)
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
+from kilowait.traces.gpu.task_events import END, SCHEDULE, SUBMIT, UPDATE, TaskIntervals, task_intervals
 from kilowait.traces.parse import Words, number
 
 __all__ = ["JOB_EVENTS", "TASK_EVENTS", "read_google2011", "read_google2019"]
@@ -57,9 +43,7 @@ def read_google2011(parts: Sequence[TracePart], report: CleaningReport) -> tuple
         raise TraceError("these are not job events (8 columns) or task events (13 columns)")
     names, chosen = (TASK_EVENTS, of_tasks) if of_tasks else (JOB_EVENTS, of_jobs)
     if len(chosen) < len(parts):
-        report.add(
-            "note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here"
-        )
+        report.add("note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here")
     rows = _together([read_rows(part.text, report, names) for part in chosen])
     draft, tasks = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, report)
     if of_tasks:
@@ -76,9 +60,7 @@ def read_google2011(parts: Sequence[TracePart], report: CleaningReport) -> tuple
 
 def read_google2019(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per instance, or per collection if only collection events are given; alloc sets are not jobs."""
-    read = [
-        _json_rows(p.text, report) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, report) for p in parts
-    ]
+    read = [_json_rows(p.text, report) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, report) for p in parts]
     of_tasks = [rows for rows in read if "instance_index" in rows]
     chosen = of_tasks or read
     if len(chosen) < len(read):
@@ -94,9 +76,7 @@ def read_google2019(parts: Sequence[TracePart], report: CleaningReport) -> tuple
         draft.words["account"] = _first(rows.words("collection_id"), tasks)
     else:
         draft.numbers["job_id"] = rows.numbers("collection_id")[tasks.first]
-        report.add(
-            "note", "collection_events do not say how large a job is: one node each; instance_events do"
-        )
+        report.add("note", "collection_events do not say how large a job is: one node each; instance_events do")
     for column, name in (("user", "user"), ("name", "collection_logical_name"), ("qos", "scheduling_class")):
         if name in rows:
             draft.words[column] = _first(rows.words(name), tasks)
@@ -124,18 +104,12 @@ def _drafted(
         raise TraceError("it contains no valid events")
     codes = event[sound].astype(np.int64)
     tasks = task_intervals(
-        np.stack([key[sound] for key in key_columns]),
-        micro[sound] / 1e6,
-        np.array(kinds)[codes],
-        codes,
-        _BEGIN_S,
+        np.stack([key[sound] for key in key_columns]), micro[sound] / 1e6, np.array(kinds)[codes], codes, _BEGIN_S
     )
     tasks.first = sound[tasks.first]
     line = rows.line[tasks.first]
     report.folded += len(sound) - len(line)
-    draft = RawColumns(
-        line, {"submit_s": tasks.submit_s, "runtime_s": tasks.runtime_s, "wait_s": tasks.wait_s}
-    )
+    draft = RawColumns(line, {"submit_s": tasks.submit_s, "runtime_s": tasks.runtime_s, "wait_s": tasks.wait_s})
     draft.numbers["nodes"] = np.ones(len(line))
     draft.numbers["status"] = np.array([status.get(code, -1.0) for code in tasks.last.tolist()], np.float64)
     draft.numbers["cancel_s"] = np.where(tasks.never & ~tasks.waiting, tasks.ended_s, np.nan)
@@ -143,13 +117,7 @@ def _drafted(
     draft.never_ran["ended while it waited"] = tasks.never & ~tasks.waiting
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
-    mark(
-        report,
-        "corrected",
-        f"submitted before the files begin: cut at {begin:,.0f} s",
-        tasks.early & ran,
-        line,
-    )
+    mark(report, "corrected", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line)
     mark(report, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
         report,
@@ -158,9 +126,7 @@ def _drafted(
         tasks.runs > 1,
         line,
     )
-    report.add(
-        "note", "times are in seconds here, microseconds in the files; lines are those of its first event"
-    )
+    report.add("note", "times are in seconds here, microseconds in the files; lines are those of its first event")
     return draft, tasks
 
 
@@ -182,9 +148,7 @@ def _requests(
         draft.numbers["memory_mb"] = rows.numbers(memory)[tasks.first] * LARGEST_MACHINE["memory_mb"]
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")[tasks.first]
-    report.add(
-        "note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB"
-    )
+    report.add("note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB")
 
 
 def _first(words: Words, tasks: TaskIntervals) -> Words:
@@ -244,9 +208,7 @@ def _json_rows(text: str, report: CleaningReport) -> CsvRows:
         events.append({name: _cell(value) for name, value in event.items()})
         at.append(place)
     names = dict.fromkeys(name for event in events for name in event)
-    columns = {
-        name: pa.chunked_array([[event.get(name, "") for event in events]], pa.string()) for name in names
-    }
+    columns = {name: pa.chunked_array([[event.get(name, "") for event in events]], pa.string()) for name in names}
     return CsvRows(np.array(at, np.int64), columns)
 
 

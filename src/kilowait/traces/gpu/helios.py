@@ -10,12 +10,7 @@ import numpy as np
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_gpus_per_node
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    TracePart,
-    one_part,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows
 
 __all__ = ["read_helios"]
 
@@ -52,9 +47,7 @@ def _slice(rows: CsvRows, report: CleaningReport) -> tuple[RawColumns, dict[str,
     if "walltime_limit_s" in rows:
         limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
         if ((limit == run) | np.isnan(limit)).all():
-            report.add(
-                "note", "walltime_limit_s equals the duration (a perfect estimate): not used as a request"
-            )
+            report.add("note", "walltime_limit_s equals the duration (a perfect estimate): not used as a request")
         else:
             draft.numbers["estimate_s"] = limit
     _named(draft, rows, user="user", queue="tenant", gpu_types="chip_type")

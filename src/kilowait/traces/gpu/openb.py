@@ -11,14 +11,7 @@ import numpy as np
 from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    Floats,
-    TracePart,
-    mark,
-    one_part,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, mark, one_part, read_rows
 
 __all__ = ["read_openb"]
 
@@ -57,18 +50,10 @@ def _numbered(names: list[str]) -> Floats:
 
 def _timed(draft: RawColumns, rows: CsvRows, report: CleaningReport) -> None:
     rows.need("deletion_time", "scheduled_time")
-    created, scheduled, deleted = (
-        rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time")
-    )
+    created, scheduled, deleted = (rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time"))
     last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
     endless = np.isnan(deleted) & ~np.isnan(scheduled)
-    mark(
-        report,
-        "corrected",
-        f"not deleted in the trace: assumed to end with it, at {last:,.0f} s",
-        endless,
-        rows.line,
-    )
+    mark(report, "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line)
     mark(
         report, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
         deleted == last, rows.line,

@@ -13,14 +13,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus, set_workers
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    Floats,
-    TracePart,
-    first_line,
-    mark,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
 
 __all__ = ["PAI_TABLES", "pai_table", "read_pai"]
 
@@ -41,9 +34,7 @@ _STATUS = {"TERMINATED": 1.0, "FAILED": 0.0}
 def pai_table(line: str) -> str | None:
     """The table in `PAI_TABLES` a line belongs to, by the form of the line or because it is the header.
 
-    >>> pai_table(
-    ...     "4f057009a5d481acec67b088,tensorflow,1.0,Terminated,1739162.0,1739200.0,600.0,29.29,50.0,MISC"
-    ... )
+    >>> pai_table("4f057009a5d481acec67b088,tensorflow,1.0,Terminated,1739162.0,1739200.0,600.0,29.29,50.0,MISC")
     'task'
     """
     for kind, names in PAI_TABLES.items():
@@ -117,9 +108,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
     mark(report, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
-    report.add(
-        "note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)"
-    )
+    report.add("note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)")
     return draft
 
 
@@ -133,13 +122,7 @@ def _joined(
     with np.errstate(invalid="ignore"):
         early = known & (submitted > 0) & (submitted <= start)
         odd = ~early & ~np.isnan(start)
-    mark(
-        report,
-        "corrected",
-        "submission of the job unknown or after the start: the start is used",
-        odd,
-        tasks.line,
-    )
+    mark(report, "corrected", "submission of the job unknown or after the start: the start is used", odd, tasks.line)
     submit = np.where(early | np.isnan(start) & known, submitted, start)
     draft.numbers |= {"submit_s": submit, "wait_s": np.where(early, start - submit, np.nan)}
     codes, names = jobs.words("user")
@@ -164,9 +147,7 @@ def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
 
 def _gaia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     cpus = rows.numbers("cpus")
-    draft = RawColumns(
-        rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus}
-    )
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
     report.add("note", "arrival_time and length are in hours; cpus used as nodes")
     report.add("note", "this sample of two months has arrivals resampled over a year by its authors")

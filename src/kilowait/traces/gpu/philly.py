@@ -13,13 +13,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_gpus_on_any_nodes, set_gpus_per_node
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    TracePart,
-    mark,
-    one_part,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import CsvRows, TracePart, mark, one_part, read_rows
 from kilowait.traces.parse import coded, unix_s
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
@@ -41,9 +35,7 @@ def read_philly(parts: Sequence[TracePart], report: CleaningReport) -> tuple[Raw
 
 def _sia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("timestamp", "duration", "num_gpus")
-    draft = RawColumns(
-        rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")}
-    )
+    draft = RawColumns(rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")})
     set_gpus_on_any_nodes(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
@@ -53,14 +45,10 @@ def _sia(rows: CsvRows, report: CleaningReport) -> RawColumns:
 
 def _lumos(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("run_time", "wait_time", "submit_time", "gpu_num")
-    draft = RawColumns(
-        rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")}
-    )
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")})
     draft.numbers["wait_s"] = rows.numbers("wait_time")
     set_gpus_on_any_nodes(draft, rows.numbers("gpu_num"))
-    report.add(
-        "note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here"
-    )
+    report.add("note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here")
     return draft
 
 
@@ -95,17 +83,14 @@ def _log(text: str, report: CleaningReport) -> RawColumns:
     start = np.array([found.first_start_s for found in attempts_of_jobs], np.float64)
     draft = RawColumns(place, {"submit_s": submit, "wait_s": start - submit})
     draft.numbers["runtime_s"] = np.array(
-        [np.nan if found.untimed == found.counted else found.runtime_s for found in attempts_of_jobs],
-        np.float64,
+        [np.nan if found.untimed == found.counted else found.runtime_s for found in attempts_of_jobs], np.float64
     )
     draft.numbers["status"] = np.array(
         [STATUS_WORDS.get(_text(job.get("status")).upper(), -1.0) for job in sound], np.float64
     )
     for column, name in (("user", "user"), ("queue", "vc"), ("name", "jobid")):
         draft.words[column] = coded([_text(job.get(name)) for job in sound], frozenset({"", "None"}))
-    draft.never_ran["it has no attempt"] = np.array(
-        [not found.counted for found in attempts_of_jobs], np.bool_
-    )
+    draft.never_ran["it has no attempt"] = np.array([not found.counted for found in attempts_of_jobs], np.bool_)
     running = np.array([found.running for found in attempts_of_jobs], np.bool_)
     draft.invalid["its last attempt has no end: it was running when the log was made"] = running
     set_gpus_per_node(
@@ -117,13 +102,7 @@ def _log(text: str, report: CleaningReport) -> RawColumns:
     part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
     mark(report, "corrected", "an attempt without start or end: ignored", part, place)
     again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
-    mark(
-        report,
-        "note",
-        "several attempts: run time is their sum, the wait is that for the first",
-        again,
-        place,
-    )
+    mark(report, "note", "several attempts: run time is their sum, the wait is that for the first", again, place)
     other = np.array([found.differ for found in attempts_of_jobs], np.bool_)
     mark(report, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
     report.add("note", "lines are places in the list; times without a zone are read as UTC")

@@ -10,13 +10,7 @@ import numpy as np
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus, set_workers
-from kilowait.traces.gpu.csv import (
-    CsvRows,
-    TracePart,
-    mark,
-    one_part,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import CsvRows, TracePart, mark, one_part, read_rows
 
 __all__ = ["read_spot"]
 
@@ -30,9 +24,7 @@ def read_spot(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawCo
 def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("arrival_time", "runtime", "gpus", "priority")
     gpus = rows.numbers("gpus")
-    draft = RawColumns(
-        rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")}
-    )
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
         report, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
@@ -47,9 +39,7 @@ def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
 def _published(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
     workers = rows.numbers("worker_num")
-    draft = RawColumns(
-        rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")}
-    )
+    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")})
     draft.numbers["runtime_s"] = rows.numbers("duration")
     set_workers(draft, rows.numbers("gpu_request"), workers, report)
     set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)

@@ -11,13 +11,7 @@ import numpy as np
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_gpus_per_node
-from kilowait.traces.gpu.csv import (
-    Floats,
-    TracePart,
-    mark,
-    one_part,
-    read_rows,
-)
+from kilowait.traces.gpu.csv import Floats, TracePart, mark, one_part, read_rows
 from kilowait.traces.tables.aliases import SLURM_CODES
 
 __all__ = ["read_supercloud"]
@@ -41,9 +35,7 @@ def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple
     codes = rows.numbers("state")
     draft.numbers["status"] = np.array([SLURM_CODES.get(code, -1.0) for code in codes.tolist()], np.float64)
     allocated = [dict(_TRES.findall(text)) for text in rows.texts("tres_alloc")]
-    requested = (
-        [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else allocated
-    )
+    requested = [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else allocated
     tres = [a or r for a, r in zip(allocated, requested, strict=True)]
     draft.numbers["cores"] = _amounts(tres, _CPU)
     draft.numbers["memory_mb"] = _amounts(tres, _MEMORY) * MIB_MB
@@ -54,22 +46,14 @@ def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
-        mark(
-            report,
-            "note",
-            "time limit 4294967295: unlimited, that is no request",
-            limit == UNLIMITED,
-            rows.line,
-        )
+        mark(report, "note", "time limit 4294967295: unlimited, that is no request", limit == UNLIMITED, rows.line)
         report.add("note", "timelimit is in minutes in Slurm's database")
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")
     for column, name in (("user", "id_user"), ("queue", "partition"), ("name", "job_type")):
         if name in rows:
             draft.words[column] = rows.words(name, ("", "\\N"))
-    report.add(
-        "note", "GPUs are TRES 1001 and 1002, the larger where both are given; memory is TRES 2, not mem_req"
-    )
+    report.add("note", "GPUs are TRES 1001 and 1002, the larger where both are given; memory is TRES 2, not mem_req")
     report.add("note", "the published numbers of jobs and users were rounded: different ones may be alike")
     return draft, {"unix_start_s": 0}
 
@@ -77,9 +61,6 @@ def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple
 def _amounts(tres: list[dict[str, str]], kinds: tuple[str, ...]) -> Floats:
     """The largest amount of these TRES kinds per job, NaN if there is none."""
     return np.array(
-        [
-            max((float(amounts[kind]) for kind in kinds if kind in amounts), default=np.nan)
-            for amounts in tres
-        ],
+        [max((float(amounts[kind]) for kind in kinds if kind in amounts), default=np.nan) for amounts in tres],
         np.float64,
     )

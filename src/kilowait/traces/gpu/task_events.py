@@ -55,9 +55,7 @@ def task_intervals(
     beginning of the files.
 
     >>> kinds = np.array([SUBMIT, SCHEDULE, SUBMIT, END, SCHEDULE])
-    >>> found = task_intervals(
-    ...     np.array([[1, 1, 2, 1, 2.0]]), np.array([1, 5, 6, 9, 20.0]), kinds, kinds, 600.0
-    ... )
+    >>> found = task_intervals(np.array([[1, 1, 2, 1, 2.0]]), np.array([1, 5, 6, 9, 20.0]), kinds, kinds, 600.0)
     >>> found.submit_s.tolist(), found.runtime_s.tolist(), found.wait_s.tolist(), found.late.tolist()
     ([1.0, 6.0], [4.0, 0.0], [4.0, 14.0], [False, True])
     """

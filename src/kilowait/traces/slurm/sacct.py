@@ -11,13 +11,7 @@ import numpy.typing as npt
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import (
-    coded,
-    megabytes,
-    number,
-    seconds,
-    unix_s,
-)
+from kilowait.traces.parse import coded, megabytes, number, seconds, unix_s
 from kilowait.traces.slurm.sacct_records import sacct_records
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
@@ -75,9 +69,7 @@ def read_sacct(text: str, report: CleaningReport) -> tuple[RawColumns, dict[str,
     """Read the jobs of a dump; steps are merged into their jobs, times are Unix seconds."""
     names, records, at = sacct_records(text, report)
     if "submit" not in names:
-        raise TraceError(
-            "the dump has no column Submit; dump again with --format=JobID,Submit,Start,End,NNodes,..."
-        )
+        raise TraceError("the dump has no column Submit; dump again with --format=JobID,Submit,Start,End,NNodes,...")
     if not report.rows_read:
         raise TraceError("there is a header, but no records")
     records, at = _without_steps(names, records, at, report)
@@ -122,9 +114,7 @@ def read_sacct(text: str, report: CleaningReport) -> tuple[RawColumns, dict[str,
     ):
         column = next((name for name in options if name in dump), None)
         if column is not None:
-            draft.words[target] = coded(
-                dump.text(column), frozenset({"", "Unknown", "None", "None assigned"})
-            )
+            draft.words[target] = coded(dump.text(column), frozenset({"", "Unknown", "None", "None assigned"}))
     report.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
@@ -158,9 +148,7 @@ def _without_steps(
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
     report.folded += len(keys) - len(kept)
     for index in sorted(orphans.values()):
-        report.add(
-            "corrected", "steps without a job record: the longest step is used as the job", 1, at[index]
-        )
+        report.add("corrected", "steps without a job record: the longest step is used as the job", 1, at[index])
     return [records[i] for i in kept], [at[i] for i in kept]
 
 

@@ -17,8 +17,7 @@ __all__ = ["sacct_delimiter", "sacct_records"]
 
 _TIMES = "Submit Eligible Start End"
 _SPANS = (
-    "Elapsed CPUTime TotalCPU UserCPU SystemCPU Timelimit Reserved Planned ResvCPU PlannedCPU "
-    "Suspended AveCPU MinCPU"
+    "Elapsed CPUTime TotalCPU UserCPU SystemCPU Timelimit Reserved Planned ResvCPU PlannedCPU Suspended AveCPU MinCPU"
 )
 _COUNTS = (
     "AllocCPUS AllocNodes AssocID ConsumedEnergyRaw CPUTimeRAW DBIndex ElapsedRaw GID NCPUS NNodes NTasks Priority "
@@ -75,9 +74,7 @@ def sacct_delimiter(line: str) -> str | None:
     ):
         return None
     delimiter = line[names[0].end() : names[1].start()].replace('"', "")
-    fits = delimiter and sum(part.strip('" \r').lower() in _KNOWN for part in line.split(delimiter)) >= len(
-        known
-    )
+    fits = delimiter and sum(part.strip('" \r').lower() in _KNOWN for part in line.split(delimiter)) >= len(known)
     return delimiter if fits else None
 
 

@@ -11,12 +11,7 @@ import numpy.typing as npt
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import (
-    coded,
-    megabytes,
-    number,
-    seconds,
-)
+from kilowait.traces.parse import coded, megabytes, number, seconds
 
 __all__ = ["read_events"]
 
@@ -55,17 +50,14 @@ def read_events(text: str, report: CleaningReport) -> tuple[RawColumns, dict[str
     per_node = values(megabytes, "mem")
     draft = RawColumns(np.array(at, np.int64), {})
     draft.numbers = {
-        "job_id": values(
-            lambda t: number(t.rpartition("_")[2]) if re.fullmatch(r"jobid_\d+", t) else np.nan, "J"
-        ),
+        "job_id": values(lambda t: number(t.rpartition("_")[2]) if re.fullmatch(r"jobid_\d+", t) else np.nan, "J"),
         "submit_s": values(number, "dt"),
         "runtime_s": values(number, "sim-walltime"),
         "estimate_s": values(minutes, "t", "time"),
         "nodes": nodes,
         "cores": cores,
         "memory_mb": np.where(np.isnan(per_node), values(megabytes, "mem-per-cpu") * cores, per_node * nodes),
-        "gpus": values(lambda t: number(t.rpartition(":")[2]) if t.startswith("gpu:") else 0.0, "gres")
-        * nodes,
+        "gpus": values(lambda t: number(t.rpartition(":")[2]) if t.startswith("gpu:") else 0.0, "gres") * nodes,
     }
     for target, names in (("user", ("uid",)), ("queue", ("p", "partition")), ("qos", ("q", "qos"))):
         draft.words[target] = coded([next((row[n] for n in names if n in row), "") for row in rows])

@@ -14,21 +14,8 @@ from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import (
-    coded,
-    number,
-    numbers,
-    seconds,
-    unix_s,
-)
-from kilowait.traces.tables.aliases import (
-    ALIASES,
-    SLURM_CODES,
-    STATUS_WORDS,
-    TARGETS,
-    plain,
-    table_origin,
-)
+from kilowait.traces.parse import coded, number, numbers, seconds, unix_s
+from kilowait.traces.tables.aliases import ALIASES, SLURM_CODES, STATUS_WORDS, TARGETS, plain, table_origin
 
 __all__ = ["draft_of", "source"]
 
@@ -55,9 +42,7 @@ def source(value: Any) -> tuple[str, float]:
     )
 
 
-def _matched(
-    cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None
-) -> dict[str, list[tuple[str, float]]]:
+def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) -> dict[str, list[tuple[str, float]]]:
     """For each of kilowait's columns the candidate columns of the file, the best first."""
     found: dict[str, list[tuple[str, float]]] = {}
     for target, value in (columns or {}).items():
@@ -74,10 +59,7 @@ def _matched(
     for target in TARGETS:
         if target in found:
             continue
-        wanted = (
-            target,
-            *(written[alias] for alias in (plain(target), *ALIASES.get(target, ())) if alias in written),
-        )
+        wanted = (target, *(written[alias] for alias in (plain(target), *ALIASES.get(target, ())) if alias in written))
         names = list(dict.fromkeys(name for name in wanted if name in cells and name not in mapped))
         if names:
             found[target] = [(name, 1.0) for name in names]
@@ -86,25 +68,16 @@ def _matched(
 
 def _listed(cells: Mapping[str, list[str]]) -> str:
     names = [name or "(unnamed)" for name in cells]
-    return f"the columns {', '.join(names[:40])}" + (
-        f" and {len(names) - 40} more" if len(names) > 40 else ""
-    )
+    return f"the columns {', '.join(names[:40])}" + (f" and {len(names) - 40} more" if len(names) > 40 else "")
 
 
 def draft_of(
-    cells: dict[str, list[str]],
-    line: npt.NDArray[np.int64],
-    columns: Mapping[str, Any] | None,
-    report: CleaningReport,
+    cells: dict[str, list[str]], line: npt.NDArray[np.int64], columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """The raw job columns, and meta data on time origin and table format."""
     found = _matched(cells, columns)
     absent = [name for name in ("submit_s",) if name not in found]
-    absent += (
-        []
-        if "runtime_s" in found or {"start_s", "end_s"} <= set(found)
-        else ["runtime_s (or start_s and end_s)"]
-    )
+    absent += [] if "runtime_s" in found or {"start_s", "end_s"} <= set(found) else ["runtime_s (or start_s and end_s)"]
     absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
     if absent:
         raise TraceError(
@@ -120,15 +93,7 @@ def draft_of(
     for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, report)
-    for target in (
-        "runtime_s",
-        "estimate_s",
-        "planned_s",
-        "limit_s",
-        "overrun_planned_s",
-        "wait_s",
-        "think_s",
-    ):
+    for target in ("runtime_s", "estimate_s", "planned_s", "limit_s", "overrun_planned_s", "wait_s", "think_s"):
         if target in found:
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)
@@ -141,12 +106,8 @@ def draft_of(
             draft.numbers[target] = values if earlier is None else np.where(earlier > 0, earlier, values)
     for target in LABEL_COLUMNS:
         if target in found:
-            blank = (
-                frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
-            )
-            draft.words[target] = coded(
-                [re.sub(r"^(\d+)\.0$", r"\1", t) for t in cells[found[target][0][0]]], blank
-            )
+            blank = frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
+            draft.words[target] = coded([re.sub(r"^(\d+)\.0$", r"\1", t) for t in cells[found[target][0][0]]], blank)
     if "status" in found:
         draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own)
     first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
@@ -165,17 +126,13 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
         # In Unix time 0 is an empty cell of some databases; in relative time it is a valid value.
         start = np.where((start <= 0) & (draft.get("submit_s") > UNIX_S), np.nan, start)
         if end is not None:
-            numbers["runtime_s"] = np.where(
-                np.isnan(draft.get("runtime_s")), end - start, draft.get("runtime_s")
-            )
+            numbers["runtime_s"] = np.where(np.isnan(draft.get("runtime_s")), end - start, draft.get("runtime_s"))
         if "wait_s" not in numbers:
             numbers["wait_s"] = start - draft.get("submit_s")
         unstarted = np.isnan(start) & ~(draft.get("runtime_s") > 0)
         draft.never_ran["it has no start"] = unstarted
         if end is not None:
-            numbers["cancel_s"] = np.where(
-                unstarted & (end >= draft.get("submit_s")), end, draft.get("cancel_s")
-            )
+            numbers["cancel_s"] = np.where(unstarted & (end >= draft.get("submit_s")), end, draft.get("cancel_s"))
     if used is None:
         other = "cores" if "cores" in numbers else "gpus"
         report.add("note", f"no column of nodes: {other} used as nodes")
@@ -207,22 +164,13 @@ def _without_unit(draft: RawColumns, texts: list[str], report: CleaningReport) -
     """Reject time limits without a unit: they may be in minutes, as in Slurm, or in seconds."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
     if bare.any():
-        reason = (
-            "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
-        )
-        report.add(
-            "note", f"{reason} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
-        )
+        reason = "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
+        report.add("note", f"{reason} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())]))
         draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
 
 
 def _times(
-    cells: Mapping[str, list[str]],
-    name: str,
-    factor: float,
-    target: str,
-    draft: RawColumns,
-    report: CleaningReport,
+    cells: Mapping[str, list[str]], name: str, factor: float, target: str, draft: RawColumns, report: CleaningReport
 ) -> Floats:
     """Times of a column, either all numbers or all dates: of a mixture the minority becomes unknown."""
     texts = cells[name]

@@ -18,9 +18,7 @@ from kilowait.traces.tables.columns import draft_of, source
 __all__ = ["own_parquet", "read_csv", "read_parquet"]
 
 
-def read_csv(
-    text: str, columns: Mapping[str, Any] | None, report: CleaningReport
-) -> tuple[RawColumns, dict[str, Any]]:
+def read_csv(text: str, columns: Mapping[str, Any] | None, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
     lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
     top, delimiter = _header(lines, columns)
@@ -102,9 +100,7 @@ def own_parquet(data: bytes, report: CleaningReport) -> JobTable | None:
     try:
         jobs = JobTable.from_arrow(table)
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
-        raise TraceError(
-            f"this Parquet file was written by kilowait, but cannot be read: {problem}"
-        ) from None
+        raise TraceError(f"this Parquet file was written by kilowait, but cannot be read: {problem}") from None
     report.rows_read = report.jobs = len(jobs)
     return jobs
 
@@ -126,9 +122,7 @@ def read_parquet(
                 micro = column.cast(fine, safe=False).cast(pa.int64()).to_pylist()
                 texts = ["" if value is None else repr(value / 1e6) for value in micro]
             else:
-                texts = [
-                    "" if value is None else value.strip() for value in column.cast(pa.string()).to_pylist()
-                ]
+                texts = ["" if value is None else value.strip() for value in column.cast(pa.string()).to_pylist()]
         except (pa.ArrowException, UnicodeDecodeError):
             continue  # Lists and structs are not job columns.
         cells.setdefault(name, texts)

@@ -49,24 +49,16 @@ def perfect(series: Series, *, horizon_s: float = 4 * DAY_S) -> Forecast:
 
 
 def persistence(
-    series: Series,
-    *,
-    period_s: float = DAY_S,
-    horizon_s: float = 4 * DAY_S,
-    issue_every_s: float = HOUR_S,
+    series: Series, *, period_s: float = DAY_S, horizon_s: float = 4 * DAY_S, issue_every_s: float = HOUR_S
 ) -> Forecast:
     """Persistence: the last `period_s` before the issue, repeated (the same hour yesterday, or last week).
 
-    >>> forecast = persistence(
-    ...     Series([0, 10, 20, 30], [1, 2, 3]), period_s=20, horizon_s=30, issue_every_s=10
-    ... )
+    >>> forecast = persistence(Series([0, 10, 20, 30], [1, 2, 3]), period_s=20, horizon_s=30, issue_every_s=10)
     >>> forecast.issued(20).value.tolist()
     [1.0, 2.0, 1.0]
     """
     period = positive_s(period_s, "period_s")
-    return _Persistence(
-        series, positive_s(horizon_s, "horizon_s"), positive_s(issue_every_s, "issue_every_s"), period
-    )
+    return _Persistence(series, positive_s(horizon_s, "horizon_s"), positive_s(issue_every_s, "issue_every_s"), period)
 
 
 def noisy(
@@ -91,9 +83,7 @@ def noisy(
     """
     sizes = tuple(float(size) for size in error_per_day)
     if not sizes or not all(0 <= size <= 1 for size in sizes):
-        raise InputError(
-            f"error_per_day is {sizes}; give one share for each day ahead, such as 0.065 for 6.5 %"
-        )
+        raise InputError(f"error_per_day is {sizes}; give one share for each day ahead, such as 0.065 for 6.5 %")
     if seed < 0:
         raise InputError(f"the seed is {seed}; it must be 0 or more")
     return _Noisy(
@@ -152,9 +142,7 @@ class _Persistence(_Regular):
         periods = range(1, math.floor((until_s - issue_s) / self.period_s) + 2)
         edge = np.concatenate([last.edge_s[:-1] + period * self.period_s for period in periods])
         end = issue_s + len(periods) * self.period_s
-        return Series(
-            np.append(edge, end), np.tile(last.value, len(periods)), last.unit, last.meta, last.unix_zero_s
-        )
+        return Series(np.append(edge, end), np.tile(last.value, len(periods)), last.unit, last.meta, last.unix_zero_s)
 
     def _means(self, at: Floats, lead: Floats) -> Floats:
         first = (self._issue_time_s(at) - self.period_s)[:, None]

@@ -44,23 +44,16 @@ def from_file(
     """
     file = open_signal(path)
     with file.named():
-        table, names = (
-            file.table(),
-            {"issue_time": "issue_time", "target_time": "target_time", "value": "value"},
-        )
+        table, names = (file.table(), {"issue_time": "issue_time", "target_time": "target_time", "value": "value"})
         names.update(columns or {})
         if len(names) > 3:
-            raise InputError(
-                f"columns has the keys {sorted(names)}; they are issue_time, target_time and value"
-            )
+            raise InputError(f"columns has the keys {sorted(names)}; they are issue_time, target_time and value")
         issue, target, column = (table.index(names[key]) for key in ("issue_time", "target_time", "value"))
         file_unit = find_intensity_unit(table.header[column]) or find_price_unit(table.header[column])
         if file_unit is None and unit is None:
             raise InputError("the file names no unit; give it, such as unit='g/kWh' or unit='EUR/MWh'")
         if file_unit is not None and unit is not None and canonical_unit(file_unit) != canonical_unit(unit):
-            raise InputError(
-                f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out"
-            )
+            raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
         factor, unit_name = canonical_unit(file_unit or unit or "")
         issue_s, target_s = times_of(table, issue, zone), times_of(table, target, zone)
         value = table.numbers(column) * factor
@@ -75,9 +68,7 @@ def from_file(
         covered = np.array([one.end_s for one in series]) + unix_start_s - np.append(issues[1:], issues[-1])
         horizon = float(covered.min()) if horizon_s is None else positive_s(horizon_s, "horizon_s")
         if horizon <= 0:
-            raise InputError(
-                "an issue ends before the next one begins; give horizon_s, or a file with longer issues"
-            )
+            raise InputError("an issue ends before the next one begins; give horizon_s, or a file with longer issues")
         return _RecordedForecast(horizon, issues - unix_start_s, tuple(series), file.name)
 
 

@@ -95,9 +95,7 @@ def _check_clock_change(moment: datetime, zone: str, line: int) -> None:
     first, second = moment.utcoffset(), moment.replace(fold=1).utcoffset()
     if first == second:
         return
-    exists = moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
-        tzinfo=None
-    )
+    exists = moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(tzinfo=None)
     fact = "is ambiguous" if exists else "does not exist"
     raise InputError(
         f"line {line}: {moment:%Y-%m-%d %H:%M} {fact} in {zone} because of daylight saving time; use a file in UTC or "

@@ -31,10 +31,7 @@ _PRICE = re.compile(r"(US\$|[$€£]|[A-Z]{3})\s*(?:/|per|_per_)\s*(kwh|mwh)(?![
 def find_intensity_unit(words: str) -> str | None:
     """The unit of carbon intensity in a header; None if there is none.
 
-    >>> [
-    ...     find_intensity_unit(words)
-    ...     for words in ("Carbon Intensity gCO₂eq/kWh (LCA)", "lbs_co2_per_mwh", "MOER")
-    ... ]
+    >>> [find_intensity_unit(words) for words in ("Carbon Intensity gCO₂eq/kWh (LCA)", "lbs_co2_per_mwh", "MOER")]
     ['g/kWh', 'lb/MWh', None]
     """
     found = _MASS.search(words)
@@ -80,9 +77,7 @@ def price_factor(unit: str) -> tuple[float, str]:
     """
     named = find_price_unit(unit)
     if named is None or _PRICE.fullmatch(unit.strip()) is None:
-        raise InputError(
-            f"unknown unit of price {unit!r}; write a currency per kWh or MWh, such as EUR/MWh or $/kWh"
-        )
+        raise InputError(f"unknown unit of price {unit!r}; write a currency per kWh or MWh, such as EUR/MWh or $/kWh")
     currency, energy = named.split("/")
     return (1e3 if energy == "kWh" else 1.0), currency
 
