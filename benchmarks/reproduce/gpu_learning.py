@@ -35,7 +35,7 @@ from kilowait.evaluation import by_priority
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
 from kilowait.experiments.evaluate_gpu import BASELINES, simulate_to_end
-from kilowait.experiments.gpu_settings import run_speeds
+from kilowait.experiments.gpu_options import run_speeds
 from kilowait.experiments.train_gpu import GpuTraining, train_gpu_agent
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable

@@ -30,9 +30,9 @@ from kilowait.experiments.evaluate_power import (
     pareto_names,
     run_on,
 )
-from kilowait.experiments.inputs import rescale_to_load
 from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
+from kilowait.experiments.scenario_inputs import rescale_to_load
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 from kilowait.units import format_duration

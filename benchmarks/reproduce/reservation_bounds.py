@@ -34,7 +34,7 @@ from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.jobs import JobTable
-from kilowait.predict.runtime import predict_runtimes
+from kilowait.predict.runtime_predictions import predict_runtimes
 from kilowait.rng import stream
 
 __all__ = ["simulate_window", "text"]

@@ -37,7 +37,7 @@ from kilowait import agents
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.comparison import split
-from kilowait.experiments.resume import can_resume
+from kilowait.experiments.resume_checks import can_resume
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator

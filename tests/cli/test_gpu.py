@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.evaluation import gpu_metrics
 from kilowait.evaluation.storage import load_comparison, load_run
-from kilowait.experiments.gpu_settings import speeds_for
+from kilowait.experiments.gpu_options import speeds_for
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 TRACE = "gpu:200:gpu-mixed:1.1:4"

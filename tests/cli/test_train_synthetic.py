@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kilowait.experiments.fit_generator import fit_folder
-from kilowait.experiments.inputs import read_workload
+from kilowait.experiments.scenario_inputs import read_workload
 
 TRACE = "lublin:1200:32:0.95:7"
 ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window", "100")

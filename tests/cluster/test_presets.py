@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpus import gpu
+from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import UnknownNameError
 

@@ -10,7 +10,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import PowerControls, SleepPolicy
-from kilowait.engine import power_initial_state, simulator
+from kilowait.engine import initial_state_with_power_controls, simulator
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
@@ -131,7 +131,7 @@ def test_a_budget_is_never_exceeded() -> None:
 def test_node_change_buffer_grows_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
     expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
-    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 60)
+    monkeypatch.setattr(initial_state_with_power_controls, "NODE_CHANGES", 60)
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
     assert len(steps_of(log)) > 60
@@ -206,7 +206,7 @@ def test_shared_nodes_do_not_sleep() -> None:
 
 
 def test_burst_of_wake_ups_fits_the_node_change_buffer(monkeypatch):
-    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 0)
+    monkeypatch.setattr(initial_state_with_power_controls, "NODE_CHANGES", 0)
     kept = simulator.with_larger_node_change_buffer
 
     def checked(state):

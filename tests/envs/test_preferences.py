@@ -32,7 +32,7 @@ def energy(copies=3, mode=AutoresetMode.SAME_STEP):
 
 
 def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
-    from kilowait.experiments.inputs import read_workload
+    from kilowait.experiments.scenario_inputs import read_workload
 
     return GpuVectorEnv(
         copies, jobs=read_workload("gpu:60:gpu-mixed:0.9:0").jobs, cluster=Cluster.preset("gpu-mixed"), episode_jobs=12,

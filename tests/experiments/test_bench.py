@@ -9,7 +9,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import bench, bench_gpu_engine, bench_peers, bench_power_controls
+from kilowait.experiments import bench, bench_gpu_engine, bench_other_simulators, bench_power_controls
 from kilowait.experiments.bench import BenchResult
 
 
@@ -29,22 +29,22 @@ def test_best_of_several():
 def test_reference_simulator_is_measured_in_a_checkout_only(project, monkeypatch):
     jobs = kw.lublin(40, 16, load=1.0)
     for policy, backfill, _ in bench.POLICIES.values():
-        seconds = bench_peers.reference_simulator_s(jobs, 16, policy, backfill)
+        seconds = bench_other_simulators.reference_simulator_s(jobs, 16, policy, backfill)
         assert seconds is not None and seconds > 0
     monkeypatch.setattr(kw, "__file__", "/nowhere/lib/kilowait/__init__.py")
-    assert bench_peers.reference_simulator_s(jobs, 16, "fcfs", "none") is None
+    assert bench_other_simulators.reference_simulator_s(jobs, 16, "fcfs", "none") is None
 
 
 def test_missing_accasim_is_reported(monkeypatch):
-    monkeypatch.setattr(bench_peers, "find_spec", lambda name: None)
-    message = bench_peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    monkeypatch.setattr(bench_other_simulators, "find_spec", lambda name: None)
+    message = bench_other_simulators.accasim_s(kw.lublin(5, 4), 4, "none")
     assert isinstance(message, str) and "not installed" in message
 
 
 def test_failing_accasim_is_reported(monkeypatch):
-    monkeypatch.setattr(bench_peers, "find_spec", lambda name: True)
-    monkeypatch.setattr(bench_peers, "_ACCASIM", "raise SystemExit('it is broken')")
-    message = bench_peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    monkeypatch.setattr(bench_other_simulators, "find_spec", lambda name: True)
+    monkeypatch.setattr(bench_other_simulators, "_ACCASIM", "raise SystemExit('it is broken')")
+    message = bench_other_simulators.accasim_s(kw.lublin(5, 4), 4, "none")
     assert isinstance(message, str) and "it is broken" in message
 
 
@@ -78,10 +78,10 @@ def test_all_benchmarks_on_small_logs(monkeypatch, tmp_path):
         return "[1.4, 1.6]" if "kilowait.experiments.bench_power_controls" in arguments else "0.1"
 
     monkeypatch.setattr(bench, "_python", python)
-    monkeypatch.setattr(bench_peers, "REFERENCE_JOBS", 20)
+    monkeypatch.setattr(bench_other_simulators, "REFERENCE_JOBS", 20)
     monkeypatch.setattr(bench_gpu_engine, "first_fit_s", lambda count: 7.0)
     monkeypatch.setattr(bench_gpu_engine, "PODS", 30)
-    monkeypatch.setattr(bench_peers, "accasim_s", lambda *_: 2.0)
+    monkeypatch.setattr(bench_other_simulators, "accasim_s", lambda *_: 2.0)
     results = list(bench.run_benchmarks(data=tmp_path))
     names = [result.name for result in results]
     assert len(set(names)) == len(names)

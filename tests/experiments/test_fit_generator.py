@@ -9,7 +9,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.experiments import fit_generator
 from kilowait.experiments.fit_generator import fit_folder
-from kilowait.experiments.resume import training_folder
+from kilowait.experiments.resume_checks import training_folder
 from kilowait.synth import checkpoint
 from kilowait.synth.tabular import ctgan, diffusion, tvae
 from kilowait.synth.transformer import train

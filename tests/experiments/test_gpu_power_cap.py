@@ -9,8 +9,8 @@ import kilowait as kw
 from kilowait.energy import PowerModel, account_energy, cap_gpus
 from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, prepare_control_comparison, run
+from kilowait.experiments.gpu_options import GpuOptions, speeds_for
 from kilowait.experiments.gpu_power_cap import check_controls_supported, gpu_cap_share, parse_gpu_power_caps
-from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario

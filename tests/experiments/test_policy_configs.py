@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run, save
 from kilowait.experiments.comparison_results import summarize_comparison
-from kilowait.experiments.gpu_settings import speeds_for
+from kilowait.experiments.gpu_options import speeds_for
 from kilowait.experiments.policy_configs import make_policy_configs, policy_and_placement
 from kilowait.experiments.scenario import Scenario
 from kilowait.policies.simulation import gpu_settings_for

@@ -13,7 +13,7 @@ from kilowait.experiments.prediction_explanations import ForestData
 from kilowait.experiments.prediction_report import TEST_FRACTION, prediction_report, save_prediction_report, scores
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
-from kilowait.predict.runtime import predict_runtimes
+from kilowait.predict.runtime_predictions import predict_runtimes
 from tests.predict.test_runtime import QUICK, repetitive_log
 
 MACHINE = kw.Cluster.from_nodes(16)

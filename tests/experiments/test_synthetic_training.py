@@ -10,7 +10,7 @@ from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from kilowait.experiments.env_factory import SyntheticCurriculum
-from kilowait.experiments.inputs import Workload
+from kilowait.experiments.scenario_inputs import Workload
 from kilowait.experiments.synthetic_training import SyntheticTraining, data_overlap, sample_synthetic
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.synth import fit_generator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.gpu.expert import GpuPolicyExpert
+from kilowait.envs.gpu.policy_expert import GpuPolicyExpert
 from kilowait.errors import InputError
 from kilowait.experiments.env_factory import env_factory_for
 from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent, simulate_to_end

@@ -7,7 +7,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.resume import training_folder
+from kilowait.experiments.resume_checks import training_folder
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.experiments.training_logger import TrainingLogger
 

@@ -11,10 +11,10 @@ import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.experiments import train_rl
 from kilowait.experiments import tune as tune_module
-from kilowait.experiments.hyperparameters import HyperparameterFile, hyperparameters_toml, read_hyperparameters
-from kilowait.experiments.optuna_study import best_trial, load_trials, prepare_search_folder, remove_search
+from kilowait.experiments.hyperparameter_file import HyperparameterFile, hyperparameters_toml, read_hyperparameters
 from kilowait.experiments.train_rl import RLTraining, train_network
 from kilowait.experiments.tune import SPACES, SearchRange, defaults, tune
+from kilowait.experiments.tuning_folder import best_trial, load_trials, prepare_search_folder, remove_search
 
 MACHINE = kw.Cluster.from_nodes(16)
 JOBS = kw.lublin(600, 16, load=1.0, seed=3)

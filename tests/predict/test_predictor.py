@@ -17,7 +17,7 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, load
-from kilowait.predict.runtime import OVERRUN, PLANNED
+from kilowait.predict.runtime_predictions import OVERRUN, PLANNED
 from kilowait.predict.targets import energy, wait
 from tests.predict.example_logs import DAY, repetitive_log
 

@@ -15,7 +15,7 @@ from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, fit_weekly
 from kilowait.synth.tabular.ctgan import ConditionSampler
 from kilowait.synth.tabular.encoding import CategoryEncoder, ModeEncoder, NormalScoreEncoder, TableEncoder, fit_encoder
 from kilowait.synth.tabular.gaussian_mixture import fit_mixture
-from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time
+from kilowait.synth.tabular.job_order import group_repeats, order_in_time
 from kilowait.synth.tabular.layout import ColumnLayout
 from kilowait.synth.tabular.log_table import fit_log_table
 from tests.synth.test_generator import log

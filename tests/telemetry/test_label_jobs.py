@@ -14,7 +14,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import EnergySplit, LabelledJobs, SampleFiles, label_energy
 from kilowait.telemetry.labels.energy_curve import energy_curve
-from kilowait.telemetry.labels.samples import MeterSamples
+from kilowait.telemetry.labels.sample_reader import MeterSamples
 
 T0 = 1_760_000_000.0
 HEADER = "time,monotonic_s,host,meter,power_w,energy_j,range_j,summed"

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KilowaitError as error:
         if debug:
             raise
-        from kilowait.cli.arguments import with_options
+        from kilowait.cli.option_names import with_options
 
         console.info(f"error: {console.one_line(with_options(str(error), app.options_of(arguments_without_debug)))}")
         status = 2

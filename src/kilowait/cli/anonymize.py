@@ -109,7 +109,7 @@ def anonymize(
 
     Without --out nothing is written: the plan and the k-anonymity check are printed.
     """
-    from kilowait.experiments.inputs import read_workload
+    from kilowait.experiments.scenario_inputs import read_workload
     from kilowait.traces import anonymize, written_format
 
     secret = anonymize.key_for(key, out, new=new_key)

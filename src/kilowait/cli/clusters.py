@@ -61,7 +61,7 @@ def clusters(
 def _show_gpus(json: bool) -> None:
     from dataclasses import asdict
 
-    from kilowait.cluster.gpus import CATALOGUE
+    from kilowait.cluster.gpu_catalogue import CATALOGUE
     from kilowait.engine.gpu.settings import PLACEMENTS
 
     kinds = [CATALOGUE[name] for name in sorted(CATALOGUE)]

@@ -190,9 +190,9 @@ def compare(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import summarize_comparison
-    from kilowait.experiments.gpu_settings import default_backfill
-    from kilowait.experiments.inputs import all_node_level
+    from kilowait.experiments.gpu_options import default_backfill
     from kilowait.experiments.policy_configs import make_policy_configs, parse_names
+    from kilowait.experiments.scenario_inputs import all_node_level
     from kilowait.experiments.window_options import parse_window_options
 
     if out is not None:

@@ -146,8 +146,8 @@ def controls(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import summarize_comparison
-    from kilowait.experiments.gpu_settings import default_backfill
-    from kilowait.experiments.inputs import is_node_level
+    from kilowait.experiments.gpu_options import default_backfill
+    from kilowait.experiments.scenario_inputs import is_node_level
 
     if out is not None:
         check_writable(out, force=force)

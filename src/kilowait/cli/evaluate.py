@@ -89,9 +89,9 @@ def evaluate(
     from kilowait.evaluation.comparison import cut_windows
     from kilowait.experiments.compare import compare
     from kilowait.experiments.comparison_results import summarize_comparison
-    from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.policy_names import with_preference
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
 
     policy: Any = with_preference(load_agent(agent), preference)

@@ -438,7 +438,7 @@ def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> st
 
 def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> Scenario:
     """The scenario that the options of the running command describe; `fields` are set directly."""
-    from kilowait.experiments.gpu_settings import GpuOptions
+    from kilowait.experiments.gpu_options import GpuOptions
     from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 

@@ -11,7 +11,7 @@ import typer
 from kilowait.cli import console, options, predict_report
 
 if TYPE_CHECKING:
-    from kilowait.experiments.predictors import PredictionData, PredictionTask
+    from kilowait.experiments.prediction_task import PredictionData, PredictionTask
 
 app = typer.Typer(
     add_completion=False,
@@ -116,7 +116,7 @@ def features(
     Use it to train your own models: no feature uses anything that happened after the job's submission. Times are
     natural logarithms of seconds.
     """
-    from kilowait.experiments.predictors import check_table_name, table_columns, write_columns
+    from kilowait.experiments.prediction_task import check_table_name, table_columns, write_columns
 
     check_table_name(out)
     loaded = _prepared(_task(context, trace))
@@ -174,7 +174,7 @@ def score(
     """
     from kilowait.cli.output.predict import show_scores
     from kilowait.experiments.evaluate_predictors import evaluate_predictors
-    from kilowait.experiments.predictors import models_for
+    from kilowait.experiments.prediction_task import models_for
     from kilowait.predict.models import PredictionModel
     from kilowait.predict.scores import CLASSES
 
@@ -241,7 +241,7 @@ def fit(
     """
     from kilowait.cli.output.predict import show_card
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.predictors import fit_predictor, save_predictor
+    from kilowait.experiments.prediction_task import fit_predictor, save_predictor
     from kilowait.predict.models import PredictionModel
 
     prediction_model = PredictionModel.of(model)
@@ -281,7 +281,12 @@ def apply(
     strict: options.Strict = False,
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
-    from kilowait.experiments.predictors import check_table_name, predicted_columns, task_for_predictor, write_columns
+    from kilowait.experiments.prediction_task import (
+        check_table_name,
+        predicted_columns,
+        task_for_predictor,
+        write_columns,
+    )
     from kilowait.predict.predictor import load
 
     check_table_name(out)
@@ -307,7 +312,7 @@ def explain(
 ) -> None:
     """Explain the prediction for one job: value, quantiles, and the most important features."""
     from kilowait.cli.output.predict import explanation_document, show_explanation
-    from kilowait.experiments.predictors import explain_job, task_for_predictor
+    from kilowait.experiments.prediction_task import explain_job, task_for_predictor
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
@@ -336,7 +341,7 @@ def _task(context: typer.Context, trace: str) -> PredictionTask:
     """The prediction task that the options of the running command describe."""
     from kilowait.errors import UnknownNameError
     from kilowait.experiments.evaluate_predictors import HISTORIES
-    from kilowait.experiments.predictors import PredictionTask
+    from kilowait.experiments.prediction_task import PredictionTask
 
     names = {field.name for field in dataclasses.fields(PredictionTask)} - {"trace"}
     values = {name: value for name, value in context.params.items() if name in names}
@@ -347,7 +352,7 @@ def _task(context: typer.Context, trace: str) -> PredictionTask:
 
 def _prepared(task: PredictionTask) -> PredictionData:
     """Read the log and build the dataset; prints its notes."""
-    from kilowait.experiments.predictors import load_dataset
+    from kilowait.experiments.prediction_task import load_dataset
 
     with console.busy(f"reading {task.trace} ..."):
         loaded = load_dataset(task)

@@ -108,8 +108,8 @@ def simulate(
     from kilowait.evaluation.storage import check_writable, save_run
     from kilowait.experiments.energy_results import accounts_to_dict
     from kilowait.experiments.gpu_results import summarize_gpu_run
-    from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import run_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
 
     if out is not None:
         check_writable(out, force=force)

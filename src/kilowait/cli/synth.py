@@ -95,8 +95,8 @@ def fit(
     gives the same folder as an uninterrupted one, byte for byte on a CPU.
     """
     from kilowait.experiments.fit_generator import fit_folder
-    from kilowait.experiments.inputs import read_workload
-    from kilowait.experiments.synthetic_workload import parse_settings
+    from kilowait.experiments.generator_sample import parse_settings
+    from kilowait.experiments.scenario_inputs import read_workload
 
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
@@ -204,7 +204,7 @@ def sample(
 
     Parquet is written in chunks, so that samples may be larger than memory.
     """
-    from kilowait.experiments.synthetic_workload import sample_file
+    from kilowait.experiments.generator_sample import sample_file
     from kilowait.synth.conditions import parse_conditions
     from kilowait.synth.what_if import WhatIf, parse_changes
 

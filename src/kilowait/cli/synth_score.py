@@ -67,7 +67,7 @@ def score(
     """
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.inputs import read_workload, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score as scored
 

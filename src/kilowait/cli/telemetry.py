@@ -357,7 +357,7 @@ def label(
     counted with the reason; assigned and unassigned energy add up to the measured energy.
     """
     from kilowait.errors import InputError
-    from kilowait.experiments.inputs import read_workload
+    from kilowait.experiments.scenario_inputs import read_workload
     from kilowait.telemetry.labels import EnergySplit, SampleFiles, label_energy
     from kilowait.traces import write_trace
     from kilowait.units import parse_duration

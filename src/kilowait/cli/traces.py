@@ -44,7 +44,7 @@ def describe(
     json: options.Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
-    from kilowait.experiments.inputs import read_workload, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
     from kilowait.traces import describe as described
 
     facts = []
@@ -85,7 +85,7 @@ def convert(
     strict: options.Strict = False,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
-    from kilowait.experiments.inputs import read_workload, rescale_to_load, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_cluster
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):

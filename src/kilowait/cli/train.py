@@ -232,7 +232,7 @@ def train(
 
     settings_from_options: dict[str, Any] = {}
     if hyperparameters is not None:
-        from kilowait.experiments.hyperparameters import read_hyperparameters
+        from kilowait.experiments.hyperparameter_file import read_hyperparameters
 
         explicit_options = _given(context, "algo", "network")
         file = read_hyperparameters(
@@ -291,7 +291,7 @@ def train(
             power_controls=power_controls if power is not None else None,
         )
         return
-    from kilowait.experiments.inputs import is_node_level
+    from kilowait.experiments.scenario_inputs import is_node_level
 
     if max_wait is not None and (power is not None or is_node_level(cluster, trace)):
         raise InputError(
@@ -344,7 +344,7 @@ def synthetic_workload_for(cluster: str) -> str:
     'gpu:100000:gpu-mixed:0.9:0'
     """
     from kilowait.errors import InputError
-    from kilowait.experiments.inputs import is_node_level
+    from kilowait.experiments.scenario_inputs import is_node_level
 
     if cluster == "auto" or not is_node_level(cluster, ""):
         raise InputError(

@@ -34,8 +34,8 @@ def train_batch_agent(
     from kilowait.cluster.toml import to_dict
     from kilowait.experiments import train_batch
     from kilowait.experiments.comparison_results import summarize_comparison
-    from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
 
     training = train_batch.BatchTraining(**settings, backfill=parse_backfill(backfill))
     state = state_folder(out, resume=resume, force=force)

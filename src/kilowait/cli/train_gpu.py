@@ -22,8 +22,8 @@ def train_gpu_agent(
     from kilowait.cli.train_rl import show_on_gpus
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
-    from kilowait.experiments.agent_folder import save_weights
     from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
+    from kilowait.experiments.linear_agent_folder import save_weights
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_batch import with_test_predictions
     from kilowait.experiments.train_gpu import MEANINGS, GpuTraining, start_description, train_gpu_agent

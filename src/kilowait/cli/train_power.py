@@ -34,9 +34,9 @@ def train_power_agent(
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import train_power
-    from kilowait.experiments.agent_folder import save_weights
-    from kilowait.experiments.inputs import parse_backfill
+    from kilowait.experiments.linear_agent_folder import save_weights
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.train_batch import with_test_predictions
 
     state = state_folder(out, resume=resume, force=force)

@@ -14,7 +14,7 @@ __all__ = ["resumable", "state_folder"]
 def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
     """The folder of the training checkpoints for `out`; raises if the training may not start or cannot resume."""
     from kilowait.evaluation.storage import check_writable
-    from kilowait.experiments.resume import check_can_start, training_folder
+    from kilowait.experiments.resume_checks import check_can_start, training_folder
 
     state = training_folder(out)
     check_can_start(state, resume=resume, force=force)
@@ -25,7 +25,7 @@ def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
 @contextmanager
 def resumable(state: Path, *, resume: bool) -> Iterator[None]:
     """Run a training: note that it resumes, and after an interrupt note how to resume it."""
-    from kilowait.experiments.resume import can_resume
+    from kilowait.experiments.resume_checks import can_resume
 
     if resume:
         console.note(f"resuming the training in {state}")

@@ -41,8 +41,8 @@ def train_network(
     from kilowait.errors import InputError
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import pareto, train_batch, train_power, train_rl
-    from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.training_logger import TrainingLogger
     from kilowait.units import parse_duration
 

@@ -10,8 +10,8 @@ from kilowait.cli import console
 
 if TYPE_CHECKING:
     from kilowait.cluster import Cluster
-    from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import Scenario
+    from kilowait.experiments.scenario_inputs import Workload
     from kilowait.experiments.synthetic_training import SyntheticJobs
 
 __all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "refuse_generated", "synthetic_record"]
@@ -62,7 +62,7 @@ def generated_jobs(
     context: typer.Context, scenario: Scenario, workload: Workload, machine: Cluster, seed: int
 ) -> SyntheticJobs | None:
     """The synthetic jobs of the options, or None; prints a warning if a generator has seen test jobs."""
-    from kilowait.experiments.inputs import read_workload
+    from kilowait.experiments.scenario_inputs import read_workload
     from kilowait.experiments.synthetic_training import SyntheticTraining, check_synthetic_supported, sample_synthetic
 
     settings = SyntheticTraining.from_options(*_synthetic_options(context))

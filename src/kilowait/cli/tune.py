@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.optuna_study import TuningTrial
+    from kilowait.experiments.tuning_folder import TuningTrial
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -90,13 +90,13 @@ def tune(
     """
     from kilowait.cli.train_rl import weights_of
     from kilowait.evaluation.comparison import split
-    from kilowait.experiments import optuna_study, tune
-    from kilowait.experiments.inputs import parse_backfill
+    from kilowait.experiments import tune, tuning_folder
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.train_rl import RLTraining
     from kilowait.units import parse_duration
 
-    optuna_study.optuna_or_error()
+    tuning_folder.optuna_or_error()
     defaults = tune.defaults(algo)
     training = RLTraining(
         algo=algo,
@@ -114,7 +114,7 @@ def tune(
         window_jobs=window,
         device=device,
     )
-    before = optuna_study.prepare_search_folder(out, resume=resume, force=force)
+    before = tuning_folder.prepare_search_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
@@ -146,7 +146,7 @@ def tune(
             },
             progress=progress,
         )
-    best = optuna_study.best_trial(done)
+    best = tuning_folder.best_trial(done)
     if json:
         console.json_document(
             {"algo": algo, "network": network, "best": vars(best), "trials": [vars(one) for one in done], "out": out}

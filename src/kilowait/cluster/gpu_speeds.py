@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster.cluster import Cluster
+from kilowait.cluster.gpu_catalogue import GpuType, gpu
 from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
-from kilowait.cluster.gpus import GpuType, gpu
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = [

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.interface import JOB, PriorityPolicy
-from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
     CAPACITY_CHANGE,
     GROUP,
@@ -23,6 +22,7 @@ from kilowait.engine.kernels.state import (
     State,
 )
 from kilowait.engine.pools import CORES, GPUS, MEMORY, NODES, WATTS, ResourcePools
+from kilowait.engine.run_times import JobTimes, resolve_job_times
 from kilowait.engine.settings import OVERRUN, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable

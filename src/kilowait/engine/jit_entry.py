@@ -13,7 +13,7 @@ from numba import types
 from kilowait.cluster import Cluster
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import JOB, PriorityPolicy
-from kilowait.engine.kernels import conservative, event_loop, queue, reservations, scheduling_pass
+from kilowait.engine.kernels import conservative, event_loop, queue, scheduling_pass, starts_and_reservations
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
@@ -70,7 +70,7 @@ def _begin(t: Any) -> bool:
         freed = conservative.open_plan(s, all_applied)
         conservative.rebuild_plan(s)
     else:
-        reservations.begin_pass(s, all_applied)
+        starts_and_reservations.begin_pass(s, all_applied)
     return freed
 
 
@@ -82,9 +82,9 @@ def _start(t: Any, job: int, group: int, apply: bool) -> int:
     if k.depth == UNLIMITED:
         reserved_on = s.job_extra[job].reserved_on
         conservative.remove_reservation(s, job)
-    g = reservations.place(s, job, reservations.EVERY_GROUP if group < 0 else 1 << group)
+    g = starts_and_reservations.place(s, job, starts_and_reservations.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0 and apply:
-        reservations.start(s, job, g)
+        starts_and_reservations.start(s, job, g)
         queue.compact(s, k.queue_lo)
     elif reserved_on > 0:
         conservative.apply_reservation(s, job, reserved_on - 1, s.job_extra[job].reserved_s, 1)
@@ -96,7 +96,7 @@ def _reserve(t: Any, job: int) -> float:
     s = state_without_refcount(t)
     if s.clock[0].depth == UNLIMITED:
         conservative.remove_reservation(s, job)
-    return reservations.reserve(s, job)
+    return starts_and_reservations.reserve(s, job)
 
 
 def _hold(t: Any, job: int, until: float) -> None:

@@ -10,12 +10,16 @@ import numpy as np
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine import jit_entry
 from kilowait.engine.initial_state import build_initial_state
+from kilowait.engine.initial_state_with_power_controls import (
+    add_power_pool,
+    build_power_state,
+    with_larger_node_change_buffer,
+)
 from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
+from kilowait.engine.jit_entry_with_power_controls import compiled_power_kernel
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.power_initial_state import add_power_pool, build_power_state, with_larger_node_change_buffer
-from kilowait.engine.power_jit_entry import compiled_power_kernel
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable

@@ -13,7 +13,7 @@ from kilowait.envs.registration import ENVIRONMENTS, register
 
 if TYPE_CHECKING:
     from kilowait.envs.batched_sim import DecisionSettings
-    from kilowait.envs.custom import Feature, RewardTerm, ShownJobs, StartedJobs
+    from kilowait.envs.custom_functions import Feature, RewardTerm, ShownJobs, StartedJobs
     from kilowait.envs.rollout import ObservationPolicy
 
 __all__ = [

@@ -16,8 +16,8 @@ from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
-from kilowait.envs.kernels.state_stack import COPY, prepare_log_arrays, stack_states
-from kilowait.envs.kernels.step import ENV_SETTINGS, StepBuffers, scoring, step_for
+from kilowait.envs.kernels.batch_env_states import COPY, prepare_log_arrays, stack_states
+from kilowait.envs.kernels.batch_env_step import ENV_SETTINGS, StepBuffers, scoring, step_for
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY, ObservationSpec, fixed_features
 from kilowait.envs.reward_terms import TERMS, Reward, user_numbers
 from kilowait.errors import InputError

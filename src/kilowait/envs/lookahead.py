@@ -1,6 +1,6 @@
 """Look-ahead policy: at every decision it simulates some candidates and chooses the one with the lowest cost.
 
-It is a policy for whole runs, and an expert for imitation learning (see `envs.expert`).
+It is a policy for whole runs, and an expert for imitation learning (see `envs.lookahead_expert`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kilowait.engine.jit_entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.queue import end_pass
-from kilowait.engine.kernels.reservations import begin_pass
 from kilowait.engine.kernels.scheduling_pass import backfill
+from kilowait.engine.kernels.starts_and_reservations import begin_pass
 from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcount
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
-from kilowait.envs.kernels.decision import HEAD, any_fits, apply, eligible, zero_score
+from kilowait.envs.kernels.batch_env_decision import HEAD, any_fits, apply, eligible, zero_score
 from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.job_times import resolve_job_times
+from kilowait.engine.run_times import resolve_job_times
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.envs.custom import RewardTerm, as_reward_term
+from kilowait.envs.custom_functions import RewardTerm, as_reward_term
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 

@@ -14,9 +14,9 @@ from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings, Observation, external_policy
-from kilowait.envs.custom import CustomFunctions, Feature, check_features
-from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
-from kilowait.envs.kernels.step import DISABLED, START_PREPARED
+from kilowait.envs.custom_functions import CustomFunctions, Feature, check_features
+from kilowait.envs.kernels.batch_env_step import DISABLED, START_PREPARED
+from kilowait.envs.kernels.network_inference import NetworkWeights, inference_kernel
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable

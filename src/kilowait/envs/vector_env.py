@@ -20,7 +20,7 @@ from gymnasium.vector.utils import batch_space
 from kilowait.cluster import Cluster
 from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings
 from kilowait.envs.batched_sim_base import DISABLED, NEXT_STEP, SAME_STEP, BatchedSimulatorBase, Observation
-from kilowait.envs.custom import CustomFunctions, Feature, check_features
+from kilowait.envs.custom_functions import CustomFunctions, Feature, check_features
 from kilowait.envs.observation_spec import ObservationSpec, preference_summary
 from kilowait.envs.preferences import EpisodePreferences, Preferences
 from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights

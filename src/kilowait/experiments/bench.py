@@ -21,7 +21,7 @@ from typing import Any
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import bench_gpu_engine, bench_peers
+from kilowait.experiments import bench_gpu_engine, bench_other_simulators
 from kilowait.jobs import JobTable
 
 __all__ = ["BenchResult", "run_benchmarks"]
@@ -187,10 +187,10 @@ def interleaved_ratio(one: Callable[[], Any], other: Callable[[], Any], *, quick
 
 def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
     """Throughput of other simulators, and of kilowait, on the first jobs of the workload."""
-    first_jobs = jobs[: bench_peers.REFERENCE_JOBS]
+    first_jobs = jobs[: bench_other_simulators.REFERENCE_JOBS]
     cluster = kw.Cluster.from_nodes(NODES)
     for label, (policy, backfill, _) in POLICIES.items():
-        seconds = bench_peers.reference_simulator_s(first_jobs, NODES, policy, backfill)
+        seconds = bench_other_simulators.reference_simulator_s(first_jobs, NODES, policy, backfill)
         if seconds is None:
             yield BenchResult("reference simulator", None, note="runs only from a checkout: tests/oracle is missing")
             break
@@ -200,10 +200,10 @@ def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
             f"{seconds / own_s:,.0f} times"
         )
         yield BenchResult(f"reference simulator, {label}", len(first_jobs) / seconds, "jobs/s", note=note)
-    first_jobs = jobs[: bench_peers.ACCASIM_JOBS]
+    first_jobs = jobs[: bench_other_simulators.ACCASIM_JOBS]
     for label in ("FCFS", "FCFS + EASY"):
         policy, backfill, _ = POLICIES[label]
-        peer_s = bench_peers.accasim_s(first_jobs, NODES, backfill)
+        peer_s = bench_other_simulators.accasim_s(first_jobs, NODES, backfill)
         if isinstance(peer_s, str):
             yield BenchResult("AccaSim", None, note=peer_s)
             break

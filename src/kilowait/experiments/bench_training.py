@@ -52,7 +52,7 @@ def batched_steps_per_s(*, copies: int = 1024, queue_window: int = 128, seconds:
 def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
     """The same for `kilowait/Gpu-v0` with default settings, on gpu-mixed: first job that fits, default placement."""
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
-    from kilowait.experiments.gpu_settings import run_speeds
+    from kilowait.experiments.gpu_options import run_speeds
     from kilowait.synth import gpu_workload
 
     cluster = kw.Cluster.preset("gpu-mixed")

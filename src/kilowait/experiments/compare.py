@@ -15,8 +15,8 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
 from kilowait.experiments.energy_results import compute_energy_results
+from kilowait.experiments.gpu_options import default_backfill
 from kilowait.experiments.gpu_power_cap import check_controls_supported, check_power_controls
-from kilowait.experiments.gpu_settings import default_backfill
 from kilowait.experiments.policy_names import AGENT_PREFIX, resolve_policy
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells

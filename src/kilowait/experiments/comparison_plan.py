@@ -16,15 +16,15 @@ from kilowait.evaluation.storage import save_comparison
 from kilowait.experiments.cell_cache import FolderCellCache
 from kilowait.experiments.compare import comparison_of
 from kilowait.experiments.energy_results import default_control_sets
+from kilowait.experiments.gpu_options import check_placement_on
 from kilowait.experiments.gpu_power_cap import check_controls_supported
 from kilowait.experiments.gpu_results import gpu_metrics_by_policy
-from kilowait.experiments.gpu_settings import check_placement_on
-from kilowait.experiments.inputs import Workload
 from kilowait.experiments.policy_configs import make_policy_configs, policy_and_placement
 from kilowait.experiments.power import ENERGY_METRICS, check_metric_available, make_power_context
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.run_matrix import Cell, ComparisonCase, all_cells, default_workers, run_cells
 from kilowait.experiments.scenario import Scenario, check_has_power_model, prepare_scenario
+from kilowait.experiments.scenario_inputs import Workload
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kilowait.engine.job_times import resolve_job_times
+from kilowait.engine.run_times import resolve_job_times
 from kilowait.errors import InputError
 from kilowait.evaluation.bounds import lower_bounds
 from kilowait.evaluation.comparison import Comparison, EnergyResults

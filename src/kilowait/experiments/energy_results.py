@@ -8,8 +8,8 @@ from typing import Any
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls.parse import DEFAULT_SHIFT, DEFAULT_SLOWDOWN
 from kilowait.evaluation.comparison import EnergyResults, PolicyConfig, PowerCurve, SignalCurve, Windows
+from kilowait.experiments.gpu_options import speeds_for
 from kilowait.experiments.gpu_power_cap import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
-from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import ExecutionLog
 

@@ -91,7 +91,7 @@ def _gpu_factory(cluster: Cluster, training: RLTraining) -> EnvFactory:
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
-    from kilowait.experiments.gpu_settings import run_speeds
+    from kilowait.experiments.gpu_options import run_speeds
 
     if training.prediction_features:
         raise InputError(

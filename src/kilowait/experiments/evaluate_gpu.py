@@ -10,7 +10,7 @@ import numpy as np
 import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.gpu_settings import GpuOptions, simulate_arguments
+from kilowait.experiments.gpu_options import GpuOptions, simulate_arguments
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 

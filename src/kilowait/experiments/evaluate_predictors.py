@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import Interval, WindowBootstrap
-from kilowait.experiments.gpu_settings import default_backfill
+from kilowait.experiments.gpu_options import default_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset

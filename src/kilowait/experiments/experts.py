@@ -24,8 +24,8 @@ class _LookAheadExpertEnv:
     """A vector environment with a look-ahead expert; a priority policy is look-ahead of width 1."""
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
-        from kilowait.envs.expert import LookAheadExpert
         from kilowait.envs.lookahead import LOOKAHEAD, LookAhead
+        from kilowait.envs.lookahead_expert import LookAheadExpert
 
         is_lookahead = text.partition(":")[0] == LOOKAHEAD
         lookahead = LookAhead.from_text(text) if is_lookahead else LookAhead(resolve(text), width=1)
@@ -44,7 +44,7 @@ class _LookAheadExpertEnv:
 
 def make_expert_env(text: str, vec: Any, cluster: Cluster) -> Any:
     """An expert for these environments: a policy's name, or look-ahead in the syntax of the command line."""
-    from kilowait.envs.gpu.expert import GpuPolicyExpert
+    from kilowait.envs.gpu.policy_expert import GpuPolicyExpert
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.envs.vector_env import BatchVectorEnv
 

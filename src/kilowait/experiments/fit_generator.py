@@ -11,7 +11,7 @@ from typing import Any
 from kilowait.errors import KilowaitError
 from kilowait.evaluation.storage import save_folder
 from kilowait.evaluation.storage.folder import check_writable
-from kilowait.experiments.resume import check_identity, jobs_digest
+from kilowait.experiments.resume_checks import check_identity, jobs_digest
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator
 from kilowait.synth.fidelity import column_distances
@@ -34,13 +34,13 @@ class Checkpoint:
 
     def read(self) -> dict[str, Any] | None:
         """The state to resume from; None before the first checkpoint."""
-        from kilowait.agents.rl.checkpoint import read_state
+        from kilowait.agents.rl.state_file import read_state
 
         return read_state(self.path, FORMAT) if self.path.exists() else None
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Write a state in place of the previous one."""
-        from kilowait.agents.rl.checkpoint import write_state
+        from kilowait.agents.rl.state_file import write_state
 
         write_state(self.path, FORMAT, state)
 

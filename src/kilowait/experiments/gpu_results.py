@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cluster import Cluster
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
 from kilowait.evaluation.comparison import Comparison
-from kilowait.experiments.gpu_settings import run_speeds, speed_sources_text
+from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
 from kilowait.experiments.power_context import PowerContext
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from kilowait.energy.power import (
 from kilowait.energy.signals import Weather, read_carbon, read_price, read_weather
 from kilowait.energy.signals.align import ClockOrigin
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.inputs import resolve_cluster
 from kilowait.experiments.power_context import PowerContext, forecast_factory, option_names_in_errors
+from kilowait.experiments.scenario_inputs import resolve_cluster
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 

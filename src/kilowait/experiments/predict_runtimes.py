@@ -15,7 +15,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_settings import default_backfill
+from kilowait.experiments.gpu_options import default_backfill
 from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -23,7 +23,7 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.known_times import KnownTimes, from_run, request_s
 from kilowait.predict.past_events import PastEvents, group_keys
 from kilowait.predict.predictor import load
-from kilowait.predict.runtime import predict_runtimes
+from kilowait.predict.runtime_predictions import predict_runtimes
 
 __all__ = [
     "PREDICTORS",

@@ -21,7 +21,7 @@ from kilowait.predict.feature_text import feature_value_text
 from kilowait.predict.features import meaning
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes, request_s
-from kilowait.predict.runtime import RuntimePredictions
+from kilowait.predict.runtime_predictions import RuntimePredictions
 from kilowait.predict.walk_forward import RefitSchedule
 from kilowait.rng import stream
 

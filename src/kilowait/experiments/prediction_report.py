@@ -19,13 +19,13 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml import to_toml
+from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.predict_runtimes import PREDICTORS, first_replay, last_two
 from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, importance
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import request_s
-from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
+from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 
 __all__ = ["TEST_FRACTION", "prediction_report", "save_prediction_report", "scores"]

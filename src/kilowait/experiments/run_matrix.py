@@ -24,8 +24,8 @@ from kilowait.engine.policy import Policy
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyConfig, Windows
+from kilowait.experiments.gpu_options import run_speeds, simulate_arguments
 from kilowait.experiments.gpu_power_cap import gpu_cap_share
-from kilowait.experiments.gpu_settings import run_speeds, simulate_arguments
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power_context import PowerContext

@@ -15,25 +15,25 @@ from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, budget_violation
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
-from kilowait.experiments.gpu_power_cap import (
-    check_controls_supported,
-    check_power_controls,
-    gpu_cap_description,
-    gpu_cap_share,
-)
-from kilowait.experiments.gpu_settings import (
+from kilowait.experiments.gpu_options import (
     BACKFILLS,
     GpuOptions,
     check_placement,
     default_backfill,
     simulate_arguments,
 )
-from kilowait.experiments.inputs import Workload, cluster_load, read_workload, rescale_to_load, resolve_cluster
+from kilowait.experiments.gpu_power_cap import (
+    check_controls_supported,
+    check_power_controls,
+    gpu_cap_description,
+    gpu_cap_share,
+)
 from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
 from kilowait.experiments.predict_power import check_power_predictor, is_saved_power_predictor, with_predicted_power
 from kilowait.experiments.predict_runtimes import check_predictor, is_saved_predictor, with_predicted_runtimes
 from kilowait.experiments.saved_predictor import SavedPredictor, saved_predictor
+from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_workload, rescale_to_load, resolve_cluster
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
@@ -46,7 +46,7 @@ OVERLOAD = 1.2
 
 @dataclass(frozen=True)
 class Scenario:
-    """Settings of one simulation; `kilowait.simulate` documents them, `experiments.inputs` their text formats."""
+    """Settings of one simulation; `kilowait.simulate` documents them, `scenario_inputs` their text formats."""
 
     trace: str
     cluster: str = "auto"

@@ -17,7 +17,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, TableError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.experiments.inputs import Workload, rescale_to_load
+from kilowait.experiments.scenario_inputs import Workload, rescale_to_load
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator

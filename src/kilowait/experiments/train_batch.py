@@ -19,10 +19,10 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import Comparison, Windows, cut_windows, split
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml import to_toml
+from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.compare import compare
-from kilowait.experiments.inputs import Workload
-from kilowait.experiments.resume import search_checkpoint_dir
+from kilowait.experiments.resume_checks import search_checkpoint_dir
+from kilowait.experiments.scenario_inputs import Workload
 from kilowait.jobs import JobTable
 
 __all__ = [

@@ -13,8 +13,8 @@ from kilowait.agents.linear_gpu.train import OBJECTIVES, train_linear_gpu
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.comparison import split
-from kilowait.experiments.gpu_settings import run_speeds
-from kilowait.experiments.resume import search_checkpoint_dir
+from kilowait.experiments.gpu_options import run_speeds
+from kilowait.experiments.resume_checks import search_checkpoint_dir
 from kilowait.jobs import JobTable
 
 __all__ = ["GpuTraining", "MEANINGS", "start_description", "train_gpu_agent"]

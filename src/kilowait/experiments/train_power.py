@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.resume import search_checkpoint_dir
+from kilowait.experiments.resume_checks import search_checkpoint_dir
 from kilowait.jobs import JobTable
 
 __all__ = [

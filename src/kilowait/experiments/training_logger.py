@@ -51,7 +51,7 @@ class TrainingLogger:
         if self._folder is None:
             return
         try:
-            from kilowait.agents.rl.logger import tensorboard_writer
+            from kilowait.agents.rl.tensorboard import tensorboard_writer
 
             self._tensorboard = tensorboard_writer(self._folder)
         except ImportError:

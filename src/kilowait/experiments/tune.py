@@ -32,8 +32,9 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.storage import plain_json
 from kilowait.experiments import train_rl
-from kilowait.experiments.hyperparameters import HyperparameterFile, hyperparameters_toml
-from kilowait.experiments.optuna_study import (
+from kilowait.experiments.hyperparameter_file import HyperparameterFile, hyperparameters_toml
+from kilowait.experiments.train_rl import RLTraining
+from kilowait.experiments.tuning_folder import (
     SCRATCH,
     TuningTrial,
     best_trial,
@@ -42,7 +43,6 @@ from kilowait.experiments.optuna_study import (
     optuna_or_error,
     remove_search,
 )
-from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.experiments.optuna_study import TuningTrial, best_trial, optuna_or_error
+from kilowait.experiments.tuning_folder import TuningTrial, best_trial, optuna_or_error
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.fit import Settings, default_settings, fit_until
 from kilowait.predict.models import PredictionModel

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.jobs import ExecutionLog
-from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
+from kilowait.policies.gpu_type_allocation import ActiveJobs, allox, finish_time_fair, max_min
 
 __all__ = ["ROUND_BASED_POLICIES", "RoundBasedPolicy", "round_based_policy"]
 

@@ -8,7 +8,7 @@ from kilowait.predict.features import Features, feature_table
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
 from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
 from kilowait.predict.predictor import Prediction, Predictor, load
-from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
+from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
 from kilowait.predict.scores import PredictionScores, score
 from kilowait.predict.target_features import meaning
 from kilowait.predict.targets import Target, target_of

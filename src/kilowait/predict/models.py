@@ -13,7 +13,7 @@ from kilowait.predict.baselines import BASELINES, predict_baseline
 from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.runtime import RuntimePredictions, predict_distributions
+from kilowait.predict.runtime_predictions import RuntimePredictions, predict_distributions
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import FitFunction, Refit, RefitSchedule, walk_forward
 

@@ -24,7 +24,7 @@ from kilowait.predict.fit import FittedModel
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard, read_card, write_card
 from kilowait.predict.models import METHOD, PredictionModel
-from kilowait.predict.runtime import OVERRUN, PLANNED
+from kilowait.predict.runtime_predictions import OVERRUN, PLANNED
 
 __all__ = ["BOUNDS", "Prediction", "Predictor", "load"]
 

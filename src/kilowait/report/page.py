@@ -27,12 +27,12 @@ from kilowait.report.gpu import figures as gpu_figures
 from kilowait.report.gpu import interactive as gpu_charts
 from kilowait.report.gpu import tables as gpu_tables
 from kilowait.report.gpu.data import GpuData, missing_gpu_data
-from kilowait.report.load import LoadedRuns, RunSource, load_runs
 from kilowait.report.page_file import MARK, check_page, write_page
 from kilowait.report.predictions.data import PredictionReportData
-from kilowait.report.predictions.tables import prediction_sections
+from kilowait.report.predictions.sections import prediction_sections
+from kilowait.report.result_folders import LoadedRuns, RunSource, load_runs
 from kilowait.report.synthetic.data import SyntheticScoreData
-from kilowait.report.synthetic.tables import synthetic_sections
+from kilowait.report.synthetic.sections import synthetic_sections
 from kilowait.report.training import figures as training_figures
 from kilowait.report.training import pareto as training_pareto
 from kilowait.report.training import tables as training_tables

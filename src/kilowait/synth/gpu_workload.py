@@ -14,7 +14,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.gavel import MODELS, MULTI_GPU_MODELS
-from kilowait.synth.lublin_arrivals import BUCKETS, DAY_S, DailyCycle
+from kilowait.synth.lublin_daily_cycle import BUCKETS, DAY_S, DailyCycle
 from kilowait.synth.lublin_parameters import COMBINED
 from kilowait.synth.rescale import check_load
 

@@ -26,7 +26,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.estimates import user_estimates
-from kilowait.synth.lublin_arrivals import DailyCycle
+from kilowait.synth.lublin_daily_cycle import DailyCycle
 from kilowait.synth.lublin_parameters import MODELS, LublinParameters
 from kilowait.synth.rescale import check_load, check_pace, rescale_load
 

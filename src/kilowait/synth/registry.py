@@ -22,7 +22,7 @@ __all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
-        "kilowait.synth.bootstrap:BootstrapGenerator",
+        "kilowait.synth.block_bootstrap:BootstrapGenerator",
         "block bootstrap of weeks of the log: copies, a baseline",
     ),
     "copula": (

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.traces.cell_parser import Words
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import Words
 
 __all__ = ["LONGEST_S", "RawColumns", "NeverRan", "build_table"]
 

@@ -11,10 +11,10 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
-from kilowait.traces.gpu.counts import MIB_MB
 from kilowait.traces.gpu.csv import CsvRows, read_rows
 from kilowait.traces.gpu.detect import node_list
 from kilowait.traces.gpu.pai import PAI_TABLES
+from kilowait.traces.gpu.resource_columns import MIB_MB
 
 __all__ = ["read_nodes"]
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import Words, coded
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import Words, coded
 
 __all__ = ["FIELDS", "HEADER_KEYS", "read_swf"]
 

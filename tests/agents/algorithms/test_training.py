@@ -24,7 +24,7 @@ from kilowait.agents import (
     train_ppo,
     train_sac,
 )
-from kilowait.agents.rl.checkpoint import read_state
+from kilowait.agents.rl.state_file import read_state
 from kilowait.errors import InputError
 from tests.agents.support.two_job_env import Spec, TwoJobs, excess
 

@@ -13,7 +13,7 @@ from kilowait.agents.linear_gpu.train import train_linear_gpu
 from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError
-from kilowait.experiments.gpu_settings import run_speeds
+from kilowait.experiments.gpu_options import run_speeds
 from kilowait.synth import gpu_workload
 
 MACHINE = kw.Cluster.from_nodes(32)

@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.agents.linear_gpu.agent import FEATURES, POLICY_WEIGHTS, TYPE_FEATURES, LinearGpuAgent, policy_agent
 from kilowait.agents.linear_gpu.train import best_policy, train_linear_gpu
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_settings import GpuOptions, run_speeds, simulate_arguments
+from kilowait.experiments.gpu_options import GpuOptions, run_speeds, simulate_arguments
 from kilowait.policies import as_policy
 from kilowait.synth import gpu_workload
 

@@ -13,7 +13,7 @@ from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
-from kilowait.agents.rl.results import TrainingError
+from kilowait.agents.rl.training_result import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from tests.agents.support.two_job_env import TwoJobs
 

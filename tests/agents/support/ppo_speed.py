@@ -14,7 +14,7 @@ import torch
 
 from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo
 from kilowait.agents.networks.spec import LoadedSpec, Sizes
-from kilowait.agents.rl.results import Update
+from kilowait.agents.rl.training_result import Update
 
 
 class PreparedVectorEnv:

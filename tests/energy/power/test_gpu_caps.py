@@ -10,7 +10,7 @@ import pytest
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
 from kilowait.energy.power import CAP_CURVES, PowerModel, cap_gpus, energy_by_type
-from kilowait.energy.power.partial_node import piece_power
+from kilowait.energy.power.partial_node_power import piece_power
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation

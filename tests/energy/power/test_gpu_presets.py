@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.cluster.gpus import gpu
+from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.presets import PRESETS
 from kilowait.energy.power.breakdown import power_breakdown
 from kilowait.energy.power.model import PowerModel

@@ -13,7 +13,7 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.envs.gpu.batched_sim import external_gpu_policy
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
-from kilowait.envs.kernels.state_stack_gpu import SHARED
+from kilowait.envs.kernels.gpu_env_states import SHARED
 from kilowait.jobs import JobTable
 
 TYPES = ("A100", "T4")

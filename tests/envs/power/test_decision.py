@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.envs.kernels.decision import BACKFILLING, HEAD
-from kilowait.envs.kernels.decision_power import NODES
+from kilowait.envs.kernels.batch_env_decision import BACKFILLING, HEAD
+from kilowait.envs.kernels.energy_env_decision import NODES
 from tests.envs.power.workloads import MACHINE, NEVER, crowded, energy, quiet, run_window, signals, window_controls
 from tests.envs.workloads import planned, started, two_groups
 

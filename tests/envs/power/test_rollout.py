@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, Outage
 from kilowait.engine.settings import Settings
-from kilowait.envs.kernels import state_stack_power
+from kilowait.envs.kernels import energy_env_states
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.observation_spec import FEATURES
 from kilowait.envs.power.power_setup import PowerConfig
@@ -73,7 +73,7 @@ def test_run_continues_when_the_node_state_array_is_full(monkeypatch):
     engine_log = kw.simulate(
         jobs, MACHINE, "saf", "easy", power_controls=power.setup(jobs, MACHINE, 150).power_controls
     )
-    monkeypatch.setattr(state_stack_power, "SPARE", 3)
+    monkeypatch.setattr(energy_env_states, "SPARE", 3)
     small_array_log = run_energy_policy(
         jobs, MACHINE, policy_at(AREA, 1), power=power, decision_settings=EnergyDecisionSettings(hold_s=NEVER)
     )

@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.report import write_report
 from kilowait.report.predictions.data import PredictionReportData, what_if_sentences
 from kilowait.report.predictions.figures import beeswarm
-from kilowait.report.predictions.tables import scores_table
+from kilowait.report.predictions.sections import scores_table
 from tests.report.predictions.conftest import saved
 from tests.report.test_page import read
 from tests.report.training.test_page import headings, plain

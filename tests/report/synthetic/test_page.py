@@ -14,7 +14,7 @@ import pytest
 
 from kilowait.evaluation.storage import SyntheticScoreFolder, open_folder, plain_json
 from kilowait.report.synthetic.data import SyntheticScoreData, calendar_sentence, caveats, summary, tiles
-from kilowait.report.synthetic.tables import distance_table, outcome_table, privacy_table
+from kilowait.report.synthetic.sections import distance_table, outcome_table, privacy_table
 from kilowait.report.synthetic.time_series_figures import cycles
 from tests.report.synthetic.conftest import saved
 from tests.report.test_page import read

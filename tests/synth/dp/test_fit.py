@@ -11,7 +11,7 @@ import pytest
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.dp.noisy_counts import MAX_ENTRIES, Count, noisy_counts, shares
-from kilowait.synth.dp.public_bins import (
+from kilowait.synth.dp.public_codes import (
     REQUESTS_S,
     public_runtime_tokenizer,
     public_schema,

@@ -13,7 +13,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.external import SdvTVAE
 from kilowait.synth.external.generator import SdvSettings, _zip_files
-from kilowait.synth.external.layout import Layout
+from kilowait.synth.external.table_conversion import Layout
 from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.registry import EXTERNAL_GENERATORS, settings_of
 from tests.synth.test_generator import log

@@ -26,7 +26,7 @@ from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
-from kilowait.agents.rl.results import TrainingResult
+from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
 __all__ = ["D3QNSettings", "train_d3qn"]

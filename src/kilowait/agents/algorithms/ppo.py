@@ -25,8 +25,8 @@ from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale, ste
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.lagrangian import LagrangeMultiplier
-from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.errors import InputError
 

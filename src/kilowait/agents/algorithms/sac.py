@@ -25,7 +25,7 @@ from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBuffer
-from kilowait.agents.rl.results import TrainingResult
+from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
 __all__ = ["SACSettings", "target_entropy", "train_sac"]

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.cluster.gpus import gpu
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation

@@ -13,7 +13,7 @@ from kilowait.agents.networks.attention import AttentionExtractor
 from kilowait.agents.networks.feature_extractor import FeatureExtractor
 from kilowait.agents.networks.gat import GraphExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.kernel import KernelExtractor
+from kilowait.agents.networks.kernel_network import KernelExtractor
 from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes, sizes_of, spec_from_dict
 from kilowait.errors import UnknownNameError
 

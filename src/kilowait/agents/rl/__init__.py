@@ -11,6 +11,6 @@ except ModuleNotFoundError as missing:
 
 from kilowait.agents.rl.agent_file import load_network, save_network
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.agents.rl.results import TrainingError, TrainingResult, Update
+from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
 
 __all__ = ["TrainingResult", "TrainingError", "Update", "greedy_actions", "load_network", "save_network"]

@@ -15,7 +15,7 @@ from typing import Any
 from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import ObservationSpecProtocol, spec_to_dict
-from kilowait.agents.rl.checkpoint import read_state, write_state
+from kilowait.agents.rl.state_file import read_state, write_state
 from kilowait.errors import InputError, KilowaitError
 
 __all__ = ["check_spec", "load_network", "save_network"]

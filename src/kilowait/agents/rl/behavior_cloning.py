@@ -30,8 +30,8 @@ from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
 from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.results import Update
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.training_result import Update
 from kilowait.agents.rl.training_state import LAST, Progress, TrainingState
 
 __all__ = ["FOLDER", "HISTORY", "BehaviorCloningSettings", "ExpertEnv", "BehaviorCloning", "imitate"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.rl.results import TrainingError
+from kilowait.agents.rl.training_result import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 

@@ -21,9 +21,9 @@ import torch
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import check_spec, save_network
-from kilowait.agents.rl.checkpoint import read_state, write_state
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol, check_vector
-from kilowait.agents.rl.results import TrainingError, TrainingResult, Update
+from kilowait.agents.rl.state_file import read_state, write_state
+from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
 from kilowait.errors import InputError
 
 __all__ = ["AGENT", "LAST", "TrainingState", "Progress", "Validate", "WarmStart"]

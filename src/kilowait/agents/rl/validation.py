@@ -12,7 +12,7 @@ from kilowait.agents.network_policies.batch import engine_weights
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.envs.batched_sim import BatchedSimulator
-from kilowait.envs.kernels.inline_network import inference_kernel
+from kilowait.envs.kernels.network_inference import inference_kernel
 
 __all__ = ["weighted_metrics", "term_metrics"]
 

@@ -12,7 +12,7 @@ from kilowait.cli.output.gpu import show_gpu_table
 from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
-    from kilowait.experiments.inputs import Workload
+    from kilowait.experiments.scenario_inputs import Workload
 
 __all__ = ["show_comparisons", "show_fairness", "show_sentences", "show_table"]
 

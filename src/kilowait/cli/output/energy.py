@@ -10,7 +10,7 @@ from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
-    from kilowait.experiments.inputs import Workload
+    from kilowait.experiments.scenario_inputs import Workload
 
 __all__ = ["show_accounts", "show_description", "show_controls", "show_energy", "show_sources"]
 

@@ -9,8 +9,8 @@ from kilowait.cli import console
 
 if TYPE_CHECKING:
     from kilowait.evaluation import ClassRow, Metrics
-    from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import ScenarioResult
+    from kilowait.experiments.scenario_inputs import Workload
 
 __all__ = ["cleaning_line", "show_classes", "show_metrics", "show_run"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting.gpu import allocated_power, gpu_notes, gpu_power_by_state
+from kilowait.energy.accounting.gpu_cluster_power import allocated_power, gpu_notes, gpu_power_by_state
 from kilowait.energy.accounting.intervals import time_grid
 from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segment_nodes_and_watts
-from kilowait.energy.accounting.node_states import power_by_state, state_times
+from kilowait.energy.accounting.power_by_node_state import power_by_state, state_times
 from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import DvfsTable, PowerModel, UtilizationProfile, power_breakdown, power_sources
 from kilowait.energy.signals import Weather
@@ -43,7 +43,8 @@ def account_energy(
     A job draws constant power from its start to its end: the power of its DVFS state in the group's table, or at full
     speed that of `job_power_w` (`utilization` if nothing is measured; None: full load). Every other node draws the
     power of its state; a node in an outage draws nothing. On shared nodes a job counts with its share of the cores. In
-    a node-level GPU cluster a job draws the power of its allocated resources (`kilowait.energy.power.partial_node`).
+    a node-level GPU cluster a job draws the power of its allocated resources
+    (`kilowait.energy.power.partial_node_power`).
 
     Args:
         log: the execution log of the run.

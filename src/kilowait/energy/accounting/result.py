@@ -17,7 +17,7 @@ import numpy as np
 from kilowait.energy.accounting.attribution import EnergyRow, rows_by, shares
 from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
 from kilowait.energy.accounting.job_power import J_PER_KWH
-from kilowait.energy.accounting.node_states import STATES
+from kilowait.energy.accounting.power_by_node_state import STATES
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobRecords
 from kilowait.series import Series

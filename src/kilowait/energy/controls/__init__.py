@@ -1,9 +1,9 @@
 """Power controls: node sleep, DVFS, load shifting and power budgets, from their text to the inputs of a run."""
 
-from kilowait.energy.controls.budget import BudgetViolation, budget_violation
+from kilowait.energy.controls.budget_violation import BudgetViolation, budget_violation
 from kilowait.energy.controls.parse import CONTROLS, ControlSpec, parse_controls
 from kilowait.energy.controls.resolve import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
-from kilowait.energy.controls.sleep import forecast_demand
+from kilowait.energy.controls.sleep_policies import forecast_demand
 
 __all__ = [
     "CONTROLS",

@@ -18,7 +18,7 @@ from kilowait.cluster import Cluster, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
 from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_controls
-from kilowait.energy.controls.sleep import describe_sleep, sleep_policies
+from kilowait.energy.controls.sleep_policies import describe_sleep, sleep_policies
 from kilowait.energy.load_shifting import shift_jobs
 from kilowait.energy.power import (
     ConstantUtilization,

@@ -2,7 +2,7 @@
 
 from kilowait.energy.power.breakdown import description_rows, power_breakdown
 from kilowait.energy.power.components import Component, LoadCurve, NodePower
-from kilowait.energy.power.conversion import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import (
     Chiller,
     ConstantPue,
@@ -18,7 +18,7 @@ from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus
 from kilowait.energy.power.gpu_type_energy import energy_by_type
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.sleep import SleepStates
+from kilowait.energy.power.sleep_states import SleepStates
 from kilowait.energy.power.utilization import (
     ConstantUtilization,
     MeasuredPowerReport,
@@ -30,7 +30,7 @@ from kilowait.energy.power.utilization import (
     utilization,
     with_measured_power,
 )
-from kilowait.energy.power.zeus_gpu_caps import CapTable, fit_cap_curve, read_cap_table
+from kilowait.energy.power.zeus_power_tables import CapTable, fit_cap_curve, read_cap_table
 
 __all__ = [
     "CAP_CURVES",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.validate import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["CURVES", "KINDS", "Component", "LoadCurve", "NodePower"]

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.validate import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["COOLING", "Chiller", "ConstantPue", "Cooling", "Economiser", "LinearCop", "SupplyAirCop", "cooling_model"]

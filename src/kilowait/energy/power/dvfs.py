@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.validate import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, numbers, require
 from kilowait.errors import InputError
 
 __all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "DvfsState", "break_even_beta", "clock_slowdown"]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from kilowait.energy.power.dvfs import clock_slowdown
 from kilowait.energy.power.model import GroupPower
+from kilowait.energy.power.number_checks import Floats, numbers, require
 from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile, utilization
-from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 

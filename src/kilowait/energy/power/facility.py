@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.conversion import EfficiencyCurve
+from kilowait.energy.power.conversion_losses import EfficiencyCurve
 from kilowait.energy.power.cooling import Cooling
-from kilowait.energy.power.validate import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, numbers, require
 
 __all__ = ["Facility"]
 

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
-from kilowait.cluster.gpus import gpu
 from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.partial_node import gpu_caps, piece_power
+from kilowait.energy.power.number_checks import Floats
+from kilowait.energy.power.partial_node_power import gpu_caps, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
-from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 

@@ -7,9 +7,9 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.power.model import PowerModel
-from kilowait.energy.power.partial_node import gpu_caps, piece_counts, piece_power
+from kilowait.energy.power.number_checks import Floats
+from kilowait.energy.power.partial_node_power import gpu_caps, piece_counts, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
-from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy.typing as npt
 
 from kilowait.energy.power.components import NodePower
-from kilowait.energy.power.conversion import NO_LOSS, Conversion, FixedLoad
+from kilowait.energy.power.conversion_losses import NO_LOSS, Conversion, FixedLoad
 from kilowait.energy.power.cooling import Cooling, cooling_model
 from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, DvfsState
 from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.sleep import SleepStates
-from kilowait.energy.power.validate import Floats, require
+from kilowait.energy.power.number_checks import Floats, require
+from kilowait.energy.power.sleep_states import SleepStates
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["GroupPower", "PowerModel"]

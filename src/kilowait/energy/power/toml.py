@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kilowait.energy.power.components import CURVES, Component, NodePower
-from kilowait.energy.power.conversion import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import COOLING, Chiller, Cooling, Economiser
 from kilowait.energy.power.dvfs import CAP_CURVES, FULL_SPEED, CapCurve, DvfsState
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.sleep import SleepStates
+from kilowait.energy.power.sleep_states import SleepStates
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["read_model"]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.energy.power.model import PowerModel
-from kilowait.energy.power.validate import Floats, require
+from kilowait.energy.power.number_checks import Floats, require
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 

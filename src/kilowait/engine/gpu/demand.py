@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.cluster.gpus import gpu
 from kilowait.errors import ClusterError, InputError, TableError
 from kilowait.jobs import JobTable
 

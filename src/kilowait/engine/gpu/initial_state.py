@@ -26,7 +26,7 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.job_times import JobTimes, resolve_job_times
+from kilowait.engine.run_times import JobTimes, resolve_job_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 

@@ -9,10 +9,10 @@ import numpy as np
 from kilowait.engine.kernels.conservative import conservative_pass
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
-from kilowait.engine.kernels.predictions import apply_prediction
+from kilowait.engine.kernels.predicted_run_times import apply_prediction
 from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
-from kilowait.engine.kernels.reservations import charge, share_of, update_usage_shares
 from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
+from kilowait.engine.kernels.starts_and_reservations import charge, share_of, update_usage_shares
 from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,

@@ -8,9 +8,9 @@ import numpy as np
 
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel
-from kilowait.engine.kernels.predictions import apply_prediction
+from kilowait.engine.kernels.predicted_run_times import apply_prediction
 from kilowait.engine.kernels.queue import close_gaps, end_pass, rank_waiting, update_overrun_ends
-from kilowait.engine.kernels.reservations import (
+from kilowait.engine.kernels.starts_and_reservations import (
     EVERY_GROUP,
     apply_announcements,
     begin_pass,

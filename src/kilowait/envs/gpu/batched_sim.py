@@ -15,8 +15,8 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.gpu.observation_spec import feature_names, summary_names, type_names
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.kernels.state_stack_gpu import COPY, prepare_log_arrays, stack_states, window_state
-from kilowait.envs.kernels.step_gpu import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
+from kilowait.envs.kernels.gpu_env_states import COPY, prepare_log_arrays, stack_states, window_state
+from kilowait.envs.kernels.gpu_env_step import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
 from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError, UnknownNameError

@@ -16,7 +16,7 @@ from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.gpu.vector_env import check_gpu_settings
-from kilowait.envs.kernels.state_stack_gpu import with_capacity
+from kilowait.envs.kernels.gpu_env_states import with_capacity
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable

@@ -13,7 +13,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds, speeds_for
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.envs.custom import Feature
+from kilowait.envs.custom_functions import Feature
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, RewardWeights

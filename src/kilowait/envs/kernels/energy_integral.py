@@ -13,7 +13,7 @@ from typing import Any
 
 from kilowait.engine.kernels.jit import maybe_inline
 from kilowait.engine.kernels.node_sleep import fall_asleep
-from kilowait.envs.kernels.state_stack_power import integrals
+from kilowait.envs.kernels.energy_env_states import integrals
 
 __all__ = ["integrate_node_energy"]
 

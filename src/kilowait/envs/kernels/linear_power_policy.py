@@ -26,13 +26,13 @@ from kilowait.engine.kernels.jit import (
     specialize,
     without_refcount,
 )
-from kilowait.engine.kernels.power_state import power_state_without_refcount
-from kilowait.envs.kernels import decision_power
-from kilowait.envs.kernels.decision import BACKFILLING, BETWEEN, HEAD, OVER
-from kilowait.envs.kernels.decision_power import FULL, NODES, apply, eligible, fits, hold, may_hold
-from kilowait.envs.kernels.reward_power import compute_reward
-from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount, nth_state
-from kilowait.envs.kernels.step import buffers_without_refcount
+from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
+from kilowait.envs.kernels import energy_env_decision
+from kilowait.envs.kernels.batch_env_decision import BACKFILLING, BETWEEN, HEAD, OVER
+from kilowait.envs.kernels.batch_env_step import buffers_without_refcount
+from kilowait.envs.kernels.energy_env_decision import FULL, NODES, apply, eligible, fits, hold, may_hold
+from kilowait.envs.kernels.energy_env_reward import compute_reward
+from kilowait.envs.kernels.energy_env_states import integrals, log_arrays_without_refcount, nth_state
 from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.signal_features import FORECAST_STEP_S
 
@@ -128,7 +128,7 @@ def always(s: Any) -> bool:
     return True
 
 
-_advance_to_decision = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
+_advance_to_decision = specialize(energy_env_decision.advance_to_decision, inlined=False, can_sleep=always)
 
 
 @maybe_inline

@@ -18,8 +18,8 @@ from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, sp
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
 from kilowait.engine.kernels.state import FINISH, QUEUED, State, state_without_refcount
-from kilowait.envs.kernels.decision import HEAD, apply, eligible, zero_score
-from kilowait.envs.kernels.reward import slowdown
+from kilowait.envs.kernels.batch_env_decision import HEAD, apply, eligible, zero_score
+from kilowait.envs.kernels.batch_env_reward import slowdown
 
 __all__ = [
     "PLAN",

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels.power_state import PowerState
+from kilowait.engine.initial_state_with_power_controls import add_power_pool, build_power_state
+from kilowait.engine.kernels.state_with_power_controls import PowerState
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.power_initial_state import add_power_pool, build_power_state
 from kilowait.envs.batched_sim import DecisionSettings, external_policy, static_scores
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
-from kilowait.envs.kernels import state_stack
-from kilowait.envs.kernels.state_stack_power import (
+from kilowait.envs.kernels import batch_env_states
+from kilowait.envs.kernels.batch_env_step import StepBuffers
+from kilowait.envs.kernels.energy_env_states import (
     COPY,
     max_node_steps,
     prepare_log_arrays,
@@ -24,8 +25,7 @@ from kilowait.envs.kernels.state_stack_power import (
     stack_states,
     with_capacity,
 )
-from kilowait.envs.kernels.step import StepBuffers
-from kilowait.envs.kernels.step_power import POWER_ENV_SETTINGS, step_for
+from kilowait.envs.kernels.energy_env_step import POWER_ENV_SETTINGS, step_for
 from kilowait.envs.observation_spec import ObservationSpec, fixed_features
 from kilowait.envs.power.observation_spec import SUMMARY, feature_names, signal_summary
 from kilowait.envs.power.power_setup import PowerSetup
@@ -133,7 +133,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         else:
             in_place = True
             states = single_row_stack(state)
-        batch_arrays = state_stack.prepare_log_arrays(
+        batch_arrays = batch_env_states.prepare_log_arrays(
             log_state,  # type: ignore[arg-type]  # it has all fields of a plain state
             fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
             user_numbers(jobs),

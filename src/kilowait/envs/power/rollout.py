@@ -8,14 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels.power_state import NODE_CHANGE
+from kilowait.engine.kernels.state_with_power_controls import NODE_CHANGE
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
-from kilowait.envs.kernels.decision import BETWEEN
+from kilowait.envs.kernels.batch_env_decision import BETWEEN
+from kilowait.envs.kernels.energy_env_states import with_capacity
 from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, power_policy_kernel
-from kilowait.envs.kernels.state_stack_power import with_capacity
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.reward_terms import DEFAULT_WEIGHTS, TERMS

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.energy.controls import ForecastFactory
 from kilowait.energy.power import PowerModel, UtilizationProfile
-from kilowait.envs.custom import Feature
+from kilowait.envs.custom_functions import Feature
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import DEFAULT_WEIGHTS, TERMS

@@ -55,7 +55,7 @@ def lower_bounds(jobs: JobTable, nodes: int, *, bound_s: float = 10.0) -> Bounds
 
     Args:
         jobs: the workload; `begin_s` is respected. With `at_limit="kill"` jobs run only for
-            `kilowait.engine.job_times.times_of(jobs, "kill").run_s`: pass a table with that `runtime_s`.
+            `kilowait.engine.run_times.times_of(jobs, "kill").run_s`: pass a table with that `runtime_s`.
         nodes: whole nodes of the machine; outages only make schedules worse, so the bounds still hold.
         bound_s: bound of the bounded slowdown, seconds.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_catalogue import PRECISIONS, gpu
 from kilowait.cluster.gpu_speeds import Speeds, gpu_types
-from kilowait.cluster.gpus import PRECISIONS, gpu
 from kilowait.engine.gpu.demand import Demand, resource_demand
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s

@@ -33,7 +33,7 @@ from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.storage.allocations import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
 from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
 from kilowait.evaluation.storage.run import machine_from_dict, machine_to_dict, read_states, write_states
-from kilowait.evaluation.storage.toml import to_toml
+from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]

@@ -17,7 +17,7 @@ from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
 from kilowait.synth.dp.calendar import calendar_counts, calendar_without_jobs, sample_calendar, without_job_content
 from kilowait.synth.dp.noisy_counts import Count, noisy_counts, shares, smooth
-from kilowait.synth.dp.public_bins import public_schema
+from kilowait.synth.dp.public_codes import public_schema
 from kilowait.synth.dp.train import PrivateDataset, private_train
 from kilowait.synth.log_schema import Columns, LogSchema
 from kilowait.synth.sampler import SampleProgress

@@ -22,7 +22,7 @@ from pyarrow import csv
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.device import check_device
-from kilowait.synth.external.layout import Layout
+from kilowait.synth.external.table_conversion import Layout
 from kilowait.synth.external.worker_process import run_worker
 from kilowait.synth.generator import SampleProgress, State
 from kilowait.synth.log_schema import Columns

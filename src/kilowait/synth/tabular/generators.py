@@ -21,7 +21,7 @@ from kilowait.synth.log_schema import Columns
 from kilowait.synth.row_generator import RowGenerator
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
-from kilowait.synth.tabular.job_sequence import group_repeats, order_in_time, within_burst
+from kilowait.synth.tabular.job_order import group_repeats, order_in_time, within_burst
 from kilowait.synth.tabular.known_values import Floats, Ints
 from kilowait.synth.tabular.log_table import CONTEXT_COLUMNS, REQUEST_COLUMNS, LogTable, fit_log_table, request_keys
 from kilowait.synth.tabular.settings import CopulaGANSettings, CtganSettings, DiffusionSettings, TvaeSettings

@@ -102,7 +102,7 @@ class TransformerGenerator(Generator):
     def _learn_private(self, rows: Columns, progress: SampleProgress) -> None:
         from kilowait.synth.dp import private_fit
         from kilowait.synth.dp.accountant import PrivacyBudget
-        from kilowait.synth.dp.public_bins import public_runtime_tokenizer, public_tokenizer, to_public_values
+        from kilowait.synth.dp.public_codes import public_runtime_tokenizer, public_tokenizer, to_public_values
 
         settings, schema = self.settings, self.schema
         if any(name in schema.seen for name in schema.numbered):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.telemetry.labels.samples import MeterSamples
+from kilowait.telemetry.labels.sample_reader import MeterSamples
 from kilowait.telemetry.meters.host_clock import CLOCK_TOLERANCE_S
 
 __all__ = ["EnergyCurve", "energy_curve", "known_spans"]

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels.energy_curve import energy_curve
+from kilowait.telemetry.labels.energy_split import EnergySplit, NodeShares, split_energy
 from kilowait.telemetry.labels.job_locations import JobLocations, job_locations, job_starts
-from kilowait.telemetry.labels.samples import SampleFiles
-from kilowait.telemetry.labels.split import EnergySplit, NodeShares, split_energy
+from kilowait.telemetry.labels.sample_reader import SampleFiles
 
 __all__ = ["LabelledJobs", "label_energy"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import Words, coded, numbers, split_line, unix_s
 from kilowait.traces.cleaning_report import CleaningReport, Kind
-from kilowait.traces.parse import Words, coded, numbers, split_line, unix_s
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
 __all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "mark", "one_part", "read_rows"]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import Words, number
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import set_cpus
 from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
+from kilowait.traces.gpu.resource_columns import set_cpus
 from kilowait.traces.gpu.task_events import END, SCHEDULE, SUBMIT, UPDATE, TaskIntervals, task_intervals
-from kilowait.traces.parse import Words, number
 
 __all__ = ["JOB_EVENTS", "TASK_EVENTS", "read_google2011", "read_google2019"]
 

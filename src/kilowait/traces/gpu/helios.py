@@ -9,8 +9,8 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import set_gpus_per_node
 from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows
+from kilowait.traces.gpu.resource_columns import set_gpus_per_node
 
 __all__ = ["read_helios"]
 

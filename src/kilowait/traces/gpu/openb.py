@@ -10,8 +10,8 @@ import numpy as np
 
 from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import MIB_MB, set_cpus
 from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, mark, one_part, read_rows
+from kilowait.traces.gpu.resource_columns import MIB_MB, set_cpus
 
 __all__ = ["read_openb"]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import MIB_MB, set_cpus, set_workers
 from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
+from kilowait.traces.gpu.resource_columns import MIB_MB, set_cpus, set_workers
 
 __all__ = ["PAI_TABLES", "pai_table", "read_pai"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import coded, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.gpu.csv import CsvRows, TracePart, mark, one_part, read_rows
-from kilowait.traces.parse import coded, unix_s
+from kilowait.traces.gpu.resource_columns import set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
 __all__ = ["read_philly"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import set_cpus, set_workers
 from kilowait.traces.gpu.csv import CsvRows, TracePart, mark, one_part, read_rows
+from kilowait.traces.gpu.resource_columns import set_cpus, set_workers
 
 __all__ = ["read_spot"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import MIB_MB, set_gpus_per_node
 from kilowait.traces.gpu.csv import Floats, TracePart, mark, one_part, read_rows
+from kilowait.traces.gpu.resource_columns import MIB_MB, set_gpus_per_node
 from kilowait.traces.tables.aliases import SLURM_CODES
 
 __all__ = ["read_supercloud"]

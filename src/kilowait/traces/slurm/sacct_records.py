@@ -10,8 +10,8 @@ import re
 from itertools import pairwise
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import split_line
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import split_line
 
 __all__ = ["sacct_delimiter", "sacct_records"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
+from kilowait.traces.cell_parser import coded, megabytes, number, seconds
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import coded, megabytes, number, seconds
 
 __all__ = ["read_events"]
 

@@ -5,6 +5,6 @@ the job table of Slurm's database and kilowait's own files are known.
 """
 
 from kilowait.traces.tables.aliases import csv_delimiter, is_table
-from kilowait.traces.tables.load import own_parquet, read_csv, read_parquet
+from kilowait.traces.tables.table_reader import own_parquet, read_csv, read_parquet
 
 __all__ = ["csv_delimiter", "is_table", "own_parquet", "read_csv", "read_parquet"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from kilowait.jobs.columns import COLUMNS
-from kilowait.traces.parse import split_line
+from kilowait.traces.cell_parser import split_line
 
 __all__ = [
     "ALIASES",

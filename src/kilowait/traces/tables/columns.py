@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.traces.cell_parser import coded, number, numbers, seconds, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.parse import coded, number, numbers, seconds, unix_s
 from kilowait.traces.tables.aliases import ALIASES, SLURM_CODES, STATUS_WORDS, TARGETS, plain, table_origin
 
 __all__ = ["draft_of", "source"]

@@ -1,0 +1,69 @@
+"""Block bootstrap generator: blocks of whole days of the log, sampled with replacement and concatenated.
+
+Every job is a copy of one in the log, so it gives no privacy. It is the baseline: a learned generator should reach the
+same fidelity without copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.errors import InputError
+from kilowait.rng import stream
+from kilowait.synth.generator import Generator, Part, SampleProgress, State
+from kilowait.synth.log_schema import DAY_S, Columns
+
+__all__ = ["BootstrapGenerator", "BootstrapSettings"]
+
+
+@dataclass(frozen=True)
+class BootstrapSettings:
+    """Settings of the block bootstrap."""
+
+    days: int = 7
+    """Length of a block. A block keeps its first weekday of the log."""
+
+    def __post_init__(self) -> None:
+        if not self.days >= 1:
+            raise InputError(f"blocks of {self.days} days; days must be at least 1")
+
+
+class BootstrapGenerator(Generator):
+    """Generator that resamples blocks of days of the log."""
+
+    name = "bootstrap"
+    settings_type = BootstrapSettings
+    personal_data = "copies of the jobs of the log, in blocks of days, with new numbers of users and accounts"
+    _rows: Columns
+
+    def _learn(self, rows: Columns, progress: SampleProgress) -> None:
+        self._rows = rows
+
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+        rows, days = self._rows, self.settings.days
+        zero_s = self.schema.zero_s
+        day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)
+        first_day = int(day[0])
+        # A block begins on any day from which it fits into the log; a log shorter than a block is one block.
+        starts = np.arange(first_day, max(int(day[-1]) + 2 - days, first_day + 1))
+        begin, end = np.searchsorted(day, starts), np.searchsorted(day, starts + days)
+        rng = stream(seed, f"synth.block_bootstrap.{layer}")
+        next_day = first_day
+        while True:
+            same_weekday = np.flatnonzero((starts - next_day) % 7 == 0)
+            index = int(rng.choice(same_weekday if len(same_weekday) else np.arange(len(starts))))
+            block_rows = {name: column[begin[index] : end[index]] for name, column in rows.items()}
+            block_rows["submit_s"] = block_rows["submit_s"] + (next_day - int(starts[index])) * DAY_S
+            next_day += days
+            # The log may begin in the middle of a day; blocks begin at midnight.
+            in_log = block_rows["submit_s"] >= self.schema.first_s
+            yield {name: column[in_log] for name, column in block_rows.items()}, next_day * DAY_S - zero_s
+
+    def _state(self) -> State:
+        return dict(self._rows)
+
+    def _restore(self, state: State) -> None:
+        self._rows = {name: state[name] for name in ("submit_s", *self.schema.columns)}

@@ -1,0 +1,72 @@
+"""The catalogue of GPU types."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kilowait.cluster.gpu_catalogue import CATALOGUE, GpuType, gpu
+from kilowait.errors import InputError, UnknownNameError
+
+RATES = ("fp64_tflops", "fp32_tflops", "fp16_tflops")
+# Nominal, beside the MiB its nodes report.
+OPENB_GB = {"G1": 10, "G2": 20, "G3": 30, "P4": 8, "2080Ti": 11, "1080Ti": 11, "M40": 12, "T4": 16, "P100": 16}
+OPENB_GB |= {"A10": 24, "3090": 24, "V100M16": 16, "V100M32": 32, "A100": 80}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_gpu_type_is_complete(name):
+    one = CATALOGUE[name]
+    assert one.name == name and one.source and one.family
+    assert gpu(name) is one and all(gpu(alias) is one for alias in one.aliases)
+    assert set(one.unsure) <= {"memory_gb", "bandwidth_gb_per_s", *RATES, "tdp_w", "idle_w"}
+    if name in {"G1", "G2", "G3"}:
+        assert math.isnan(one.tdp_w) and math.isnan(one.idle_w) and math.isnan(one.tflops("fp16"))
+        return
+    assert 0 < one.idle_w < one.tdp_w / 3
+    assert one.fp64_tflops <= one.fp32_tflops <= one.tflops("fp16")
+    assert one.tflops("fp32") == one.fp32_tflops
+
+
+def test_gpu_names_are_unique():
+    names = [n.lower() for one in CATALOGUE.values() for n in (one.name, *one.aliases)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("name", "gb"), OPENB_GB.items())
+def test_names_of_openb(name, gb):
+    assert gpu(name).memory_gb == gb
+
+
+def test_rates_are_dense_not_sparse():
+    assert gpu("H100").fp16_tflops == 989
+    assert gpu("V100-PCIE-16").tdp_w == 250 and gpu("V100").tdp_w == 300
+
+
+def test_families_join_variants():
+    assert {gpu(n).family for n in ("V100", "V100M32", "V100-PCIE-16")} == {"V100"}
+    assert gpu("P100-12").family == "P100" and gpu("T4").family == "T4"
+
+
+def test_default_idle_power():
+    assert gpu("1080Ti").idle_w == pytest.approx(0.15 * 250)
+    assert "idle_w" in gpu("1080Ti").unsure
+
+
+@pytest.mark.parametrize("spelling", ["RTX 4090", "rtx-4090", "4090", "RTX4090"])
+def test_gpu_names_ignore_spelling_variants(spelling):
+    assert gpu(spelling).name == "RTX4090"
+
+
+def test_unknown_gpu_name_is_an_error():
+    with pytest.raises(UnknownNameError, match="unknown GPU type 'V-1000'; did you mean 'v100'"):
+        gpu("V-1000")
+    with pytest.raises(UnknownNameError, match="unknown precision 'fp8'"):
+        gpu("V100").tflops("fp8")
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, math.inf])
+def test_invalid_gpu_numbers_are_errors(wrong):
+    with pytest.raises(InputError, match="tdp_w of the GPU type 'X' is .*; it must be above 0, or NaN"):
+        GpuType(name="X", memory_gb=8.0, tdp_w=wrong)
