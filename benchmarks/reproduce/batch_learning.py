@@ -96,7 +96,7 @@ def train(
     parts = split(jobs, validation=0.1)
     start_s = time.perf_counter()
     if algo == "cma-es":
-        agent, _ = agents.train(parts.train, parts.validation, cluster, seed=seed, trace=path, **overrides)
+        agent, _ = agents.train_linear_batch(parts.train, parts.validation, cluster, seed=seed, trace=path, **overrides)
         agent.save(stem.with_name(stem.name + ".json"))
         return agent, time.perf_counter() - start_s
     hyperparameters = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **overrides.pop("hyperparameters", {})}

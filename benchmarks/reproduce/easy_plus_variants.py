@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.jit_entry import SCORE_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.jobs import JobTable
 from kilowait.policies import priority
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
         shortest = PriorityPolicy("sjf", compiled_score(priority.sjf), time_dependent=self.renewed)
         return PriorityPolicy(
             name,
-            compile_entry(_last_two, SCORE),
+            compile_entry(_last_two, SCORE_SIGNATURE),
             time_dependent=self.renewed,
             observes_jobs=True,
             predicts=True,

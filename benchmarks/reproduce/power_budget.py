@@ -36,7 +36,7 @@ from kilowait.energy.power import (
     PowerModel,
     with_measured_power,
 )
-from kilowait.experiments.predict_power import MODEL, with_predicted_watts
+from kilowait.experiments.predict_power import POWER_MODEL_PREDICTOR, with_predicted_watts
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 
@@ -51,7 +51,7 @@ PARTS = {"later": (0.7, 1.0), "earlier": (0.4, 0.7)}
 BUDGETS = (25, 30, 40, 60)
 """Power budgets, per cent of full power."""
 PLANS = {
-    "full load": MODEL,
+    "full load": POWER_MODEL_PREDICTOR,
     "predicted (recent)": "recent",
     "predicted (forest)": "forest:median",
     "predicted (boosting)": "boosting:mean",

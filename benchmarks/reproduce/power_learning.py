@@ -28,7 +28,7 @@ from kilowait.experiments.evaluate_power import (
     metric_rows,
     pareto_margin,
     pareto_names,
-    run_on,
+    window_metrics,
 )
 from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
@@ -214,7 +214,7 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
 def _evaluate_agent(
     agent: Any, windows: list[JobTable], cluster: Cluster, power: PowerContext, power_controls: str
 ) -> MetricRows:
-    return metric_rows([run_on(jobs, cluster, power, agent, "easy", power_controls) for jobs in windows])
+    return metric_rows([window_metrics(jobs, cluster, power, agent, "easy", power_controls) for jobs in windows])
 
 
 def _means(rows: MetricRows) -> dict[str, float]:

@@ -27,7 +27,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
 from kilowait.agents.evolution.objectives import mean_bsld
-from kilowait.agents.linear_batch.agent import load_agent
+from kilowait.agents.linear_batch.agent import load_linear_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyScores, pairwise_tests, split
@@ -63,12 +63,12 @@ def agent_of(
     if not cache_path.exists():
         parts = split(jobs, validation=0.1)
         start_time = time.perf_counter()
-        agent, _ = agents.train(
+        agent, _ = agents.train_linear_batch(
             parts.train, parts.validation, workload(path)[1], seed=seed, trace=path, threads=threads
         )
         time_path.write_text(f"{time.perf_counter() - start_time:.1f}\n", encoding="ascii")
         agent.save(cache_path)
-    return load_agent(cache_path), float(time_path.read_text("ascii"))
+    return load_linear_agent(cache_path), float(time_path.read_text("ascii"))
 
 
 def measure(path: str, folder: Path, log: str, seeds: Sequence[int], threads: int = 1) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
         state = folder / f"{cell}.training"
         if cell.task == "cma-es":
             checkpoints = agents.CheckpointDir(state, resume=can_resume(state))
-            agent, _ = agents.train(
+            agent, _ = agents.train_linear_batch(
                 parts.train, parts.validation, machine, seed=cell.seed, trace=path, synthetic_mix=mix,
                 checkpoint_dir=checkpoints, **plan.search,
             )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Gaps", "Series", "WEEK_S", "YEAR_S"]
+__all__ = ["Gaps", "Series", "WEEK_S"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kilowait.cli.app import options_of
-from kilowait.cli.option_names import ALIASES, with_options
+from kilowait.cli.option_names import ALIASES, with_option_names
 
 SIMULATE, COMPARE, TRAIN = options_of(["simulate"]), options_of(["compare"]), options_of(["train"])
 
@@ -28,14 +28,14 @@ SIMULATE, COMPARE, TRAIN = options_of(["simulate"]), options_of(["compare"]), op
     ],
 )
 def test_arguments_become_options(text, expected):
-    assert with_options(text, SIMULATE) == expected
+    assert with_option_names(text, SIMULATE) == expected
 
 
 def test_only_options_of_the_command_are_named():
-    assert with_options("window_jobs=5", COMPARE) == "--window 5"
-    assert with_options("window_jobs=5", SIMULATE) == "window_jobs=5"
-    assert with_options("n_envs and resume=True", TRAIN) == "--num-envs and --resume"
-    assert with_options("split='tset'", COMPARE) == "--split tset"
+    assert with_option_names("window_jobs=5", COMPARE) == "--window 5"
+    assert with_option_names("window_jobs=5", SIMULATE) == "window_jobs=5"
+    assert with_option_names("n_envs and resume=True", TRAIN) == "--num-envs and --resume"
+    assert with_option_names("split='tset'", COMPARE) == "--split tset"
 
 
 def test_aliases_are_parameters_of_some_command():

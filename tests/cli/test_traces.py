@@ -14,7 +14,7 @@ import kilowait as kw
 from kilowait.cluster.presets import PRESETS
 from kilowait.policies import POLICIES
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
-from kilowait.traces import CATALOGUE
+from kilowait.traces import ARCHIVE_LOGS
 from kilowait.traces.fetch import CHECKSUMS
 
 
@@ -96,7 +96,7 @@ def archive(tmp_path: Path) -> Iterator[str]:
 
 
 def test_fetch(kilowait, archive, tmp_path):
-    name = next(name for name, place in CATALOGUE.items() if place.rpartition("/")[2] not in CHECKSUMS)
+    name = next(name for name, place in ARCHIVE_LOGS.items() if place.rpartition("/")[2] not in CHECKSUMS)
     result = kilowait("traces", "fetch", name, "--cache", tmp_path / "cache", "--base-url", archive)
     assert result.status == 0, result.err
     assert len(kw.read_trace(result.out.strip())) == 1
@@ -110,7 +110,7 @@ def test_fetch_errors(kilowait, tmp_path):
 
 
 def test_traces_policies_and_clusters_are_listed(kilowait):
-    assert [row["name"] for row in kilowait("traces", "list", "--json").json()] == list(CATALOGUE)
+    assert [row["name"] for row in kilowait("traces", "list", "--json").json()] == list(ARCHIVE_LOGS)
     assert "KTH-SP2-1996" in kilowait("traces", "list").out
     assert [row["name"] for row in kilowait("policies", "--json").json()] == [*POLICIES, *ROUND_BASED_POLICIES]
     assert "Shortest estimate first." in kilowait("policies").out

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kilowait.cluster.gpu_catalogue import CATALOGUE, GpuType, gpu
+from kilowait.cluster.gpu_catalogue import GPU_CATALOGUE, GpuType, gpu
 from kilowait.errors import InputError, UnknownNameError
 
 RATES = ("fp64_tflops", "fp32_tflops", "fp16_tflops")
@@ -15,9 +15,9 @@ OPENB_GB = {"G1": 10, "G2": 20, "G3": 30, "P4": 8, "2080Ti": 11, "1080Ti": 11, "
 OPENB_GB |= {"A10": 24, "3090": 24, "V100M16": 16, "V100M32": 32, "A100": 80}
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", GPU_CATALOGUE)
 def test_every_gpu_type_is_complete(name):
-    one = CATALOGUE[name]
+    one = GPU_CATALOGUE[name]
     assert one.name == name and one.source and one.family
     assert gpu(name) is one and all(gpu(alias) is one for alias in one.aliases)
     assert set(one.unsure) <= {"memory_gb", "bandwidth_gb_per_s", *RATES, "tdp_w", "idle_w"}
@@ -30,7 +30,7 @@ def test_every_gpu_type_is_complete(name):
 
 
 def test_gpu_names_are_unique():
-    names = [n.lower() for one in CATALOGUE.values() for n in (one.name, *one.aliases)]
+    names = [n.lower() for one in GPU_CATALOGUE.values() for n in (one.name, *one.aliases)]
     assert len(set(names)) == len(names)
 
 

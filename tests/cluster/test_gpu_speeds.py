@@ -9,16 +9,16 @@ import pytest
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import (
-    GAVEL,
-    SOURCES,
+    GAVEL_THROUGHPUTS,
+    SPEED_SOURCES,
     Speeds,
     Throughputs,
     constant_speeds,
-    first_known,
+    fill_unknown_speeds,
     gpu_types,
     measured_speeds,
     read_throughputs,
-    roofline,
+    roofline_speeds,
 )
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -35,7 +35,7 @@ def table(gpus=(1, 1, 1), model=(0, 1, -1), **columns):
 
 
 def codes(*names):
-    return [SOURCES.index(name) for name in names]
+    return [SPEED_SOURCES.index(name) for name in names]
 
 
 # -- measured --------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_lm_on_eight_spread_gpus(data_dir):
 
 
 def test_roofline_takes_the_smaller_ratio():
-    speeds = roofline(table(), ("V100", "T4", "A100", "G2", "of my own"))
+    speeds = roofline_speeds(table(), ("V100", "T4", "A100", "G2", "of my own"))
     assert speeds.speed[0].tolist() == [1, 1, 1]
     assert speeds.speed[1, 0] == pytest.approx(min(8.1 / 15.7, 320 / 900))
     assert speeds.speed[2, 0] == pytest.approx(min(19.5 / 15.7, 2039 / 900))
@@ -115,34 +115,34 @@ def test_roofline_takes_the_smaller_ratio():
 
 
 def test_precision():
-    assert roofline(table(), ("A100",), precision="fp16").speed[0, 0] == pytest.approx(2039 / 900)
-    assert roofline(table(), ("K80",), precision="fp16").speed[0, 0] == pytest.approx(4.113 / 125)
+    assert roofline_speeds(table(), ("A100",), precision="fp16").speed[0, 0] == pytest.approx(2039 / 900)
+    assert roofline_speeds(table(), ("K80",), precision="fp16").speed[0, 0] == pytest.approx(4.113 / 125)
     with pytest.raises(UnknownNameError, match="unknown precision"):
-        roofline(table(), ("A100",), precision="fp8")
+        roofline_speeds(table(), ("A100",), precision="fp8")
 
 
 def test_mixture_lies_between_the_ratios():
-    mixed = roofline(table(), ("T4",), compute_share=[0.0, 0.5, 1.0]).speed[0]
+    mixed = roofline_speeds(table(), ("T4",), compute_share=[0.0, 0.5, 1.0]).speed[0]
     flops, bandwidth = 8.1 / 15.7, 320 / 900
     np.testing.assert_allclose(mixed, [bandwidth, 1 / (0.5 / flops + 0.5 / bandwidth), flops])
     with pytest.raises(InputError, match="compute_share ranges from 0 to 2"):
-        roofline(table(), ("T4",), compute_share=[0, 1, 2])
+        roofline_speeds(table(), ("T4",), compute_share=[0, 1, 2])
     with pytest.raises(InputError, match="compute_share ranges from nan"):
-        roofline(table(), ("T4",), compute_share=math.nan)
+        roofline_speeds(table(), ("T4",), compute_share=math.nan)
     with pytest.raises(InputError, match=r"compute_share has the shape \(2,\)"):
-        roofline(table(), ("T4",), compute_share=[0, 1])
+        roofline_speeds(table(), ("T4",), compute_share=[0, 1])
 
 
 def test_insufficient_gpu_memory():
-    speeds = roofline(table(), ("V100", "V100M32"), gpu_memory_gb=[8, 16, 17])
+    speeds = roofline_speeds(table(), ("V100", "V100M32"), gpu_memory_gb=[8, 16, 17])
     assert speeds.speed.tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 def test_unknown_reference_is_an_error():
     with pytest.raises(InputError, match="rates of 'G2' are unknown"):
-        roofline(table(), ("V100",), reference="G2")
+        roofline_speeds(table(), ("V100",), reference="G2")
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V1'"):
-        roofline(table(), ("V100",), reference="V1")
+        roofline_speeds(table(), ("V100",), reference="V1")
 
 
 def test_roofline_error_against_measurements(data_dir):
@@ -150,7 +150,7 @@ def test_roofline_error_against_measurements(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz").consolidated
     one = table(gpus=(1,), model=(0,))
     off = [
-        math.log(rates[kind][what] / rates["v100"][what] / roofline(one, (kind,)).speed[0, 0])
+        math.log(rates[kind][what] / rates["v100"][what] / roofline_speeds(one, (kind,)).speed[0, 0])
         for kind in ("p100", "k80")
         for what in rates["v100"]
         if rates[kind][what] > 0
@@ -171,9 +171,9 @@ def test_constant_speeds_by_type():
 
 def test_combine_uses_the_first_known_speed():
     jobs = table()
-    speeds = first_known(
+    speeds = fill_unknown_speeds(
         measured_speeds(jobs, (*TYPES, "G2")),
-        roofline(jobs, (*TYPES, "G2")),
+        roofline_speeds(jobs, (*TYPES, "G2")),
         constant_speeds(jobs, (*TYPES, "G2"), 1.0),
     )
     speeds.require_known()
@@ -184,9 +184,9 @@ def test_combine_uses_the_first_known_speed():
     ]
     assert speeds.speed[1, 0] == pytest.approx(32.859 / 23.318)
     with pytest.raises(InputError, match="must have the same types and jobs"):
-        first_known(measured_speeds(jobs, TYPES), roofline(jobs, ("V100",)))
+        fill_unknown_speeds(measured_speeds(jobs, TYPES), roofline_speeds(jobs, ("V100",)))
     with pytest.raises(InputError, match="must have the same types and jobs"):
-        first_known(measured_speeds(jobs, TYPES), roofline(jobs[1:], TYPES))
+        fill_unknown_speeds(measured_speeds(jobs, TYPES), roofline_speeds(jobs[1:], TYPES))
 
 
 def test_unknown_speeds_are_named():
@@ -198,19 +198,22 @@ def test_jobs_without_gpus_and_nodes_without_gpus():
     jobs = table(gpus=(0, 1, 1), model=(-1, 1, 1))
     for speeds in (
         measured_speeds(jobs, ("K80", "")),
-        roofline(jobs, ("K80", "")),
+        roofline_speeds(jobs, ("K80", "")),
         constant_speeds(jobs, ("K80", ""), 0.5),
     ):
         assert speeds.speed[:, 0].tolist() == [1, 1]
         assert speeds.speed[1, 1:].tolist() == [0, 0]
         assert 0 < speeds.speed[0, 1] < 1
     with pytest.raises(InputError, match="no column 'gpus'"):
-        roofline(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ("K80",))
+        roofline_speeds(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ("K80",))
 
 
 def test_no_jobs():
     none = table()[:0]
-    both = first_known(measured_speeds(none, TYPES, GAVEL), roofline(none, TYPES, compute_share=0.5, gpu_memory_gb=4))
+    both = fill_unknown_speeds(
+        measured_speeds(none, TYPES, GAVEL_THROUGHPUTS),
+        roofline_speeds(none, TYPES, compute_share=0.5, gpu_memory_gb=4),
+    )
     assert both.speed.shape == (2, 0)
     both.require_known()
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
+from kilowait.cluster.gpu_throughputs import GAVEL_THROUGHPUTS, Throughputs, read_throughputs
 from kilowait.errors import InputError
 
 WHOLE = {
@@ -61,9 +61,9 @@ def test_non_numeric_throughput_is_an_error():
 
 def test_built_in_rows_equal_the_published_file(data_dir):
     table = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
-    assert set(table.consolidated) == set(table.unconsolidated) == set(GAVEL.consolidated)
+    assert set(table.consolidated) == set(table.unconsolidated) == set(GAVEL_THROUGHPUTS.consolidated)
     assert len(table.consolidated["v100"]) == 83
-    for kind, rates in GAVEL.consolidated.items():
+    for kind, rates in GAVEL_THROUGHPUTS.consolidated.items():
         assert len(rates) == 12
         for what, rate in rates.items():
             assert rate == pytest.approx(table.consolidated[kind][what], abs=6e-4)

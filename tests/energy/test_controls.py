@@ -11,7 +11,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.energy.accounting import account_energy
-from kilowait.energy.controls import dvfs_tables, forecast_demand, parse_controls, resolve_controls
+from kilowait.energy.controls import dvfs_tables, forecast_awake_nodes, parse_controls, resolve_controls
 from kilowait.energy.power import PowerModel
 from kilowait.energy.signals.forecast import persistence
 from kilowait.errors import InputError, UnknownNameError
@@ -82,7 +82,7 @@ def test_awake_reserve_starts_jobs_at_once():
 def test_demand_forecast_uses_past_days_only():
     days = np.arange(9) * 24 * HOUR + 5 * HOUR
     jobs = table(days, [60] * 9, [6, 12, 1, 1, 1, 1, 1, 1, 600])
-    steps = forecast_demand(jobs, HOUR, 1.0, 1000)
+    steps = forecast_awake_nodes(jobs, HOUR, 1.0, 1000)
     at = dict(steps)
     assert at[-math.inf] == 0 and 5 * HOUR not in at  # the first day has no history
     assert at[29 * HOUR] == 6 and at[30 * HOUR] == 0
@@ -90,9 +90,9 @@ def test_demand_forecast_uses_past_days_only():
     assert at[days[8]] == math.ceil((12 + 6) / 7)  # the last seven days only
     assert max(nodes for _, nodes in steps) < 600  # the current hour is never counted
     later = table(days, [60] * 9, [6, 12, 1, 1, 1, 1, 1, 1, 7])
-    assert forecast_demand(later, HOUR, 1.0, 1000) == steps
-    assert max(nodes for _, nodes in forecast_demand(jobs, HOUR, 1.0, 5)) == 5
-    assert forecast_demand(jobs[:0], HOUR, 1.0, 5) == ((-math.inf, 0),)
+    assert forecast_awake_nodes(later, HOUR, 1.0, 1000) == steps
+    assert max(nodes for _, nodes in forecast_awake_nodes(jobs, HOUR, 1.0, 5)) == 5
+    assert forecast_awake_nodes(jobs[:0], HOUR, 1.0, 5) == ((-math.inf, 0),)
 
 
 def test_memory_bound_jobs_run_at_the_lowest_energy_state():

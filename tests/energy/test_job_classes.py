@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.energy import PowerModel, account_energy
 from kilowait.energy.accounting import lower_bound_kwh
-from kilowait.energy.accounting.job_power import ClassTable
+from kilowait.energy.accounting.job_power import DvfsTableByClass
 from kilowait.energy.controls import resolve_controls
 from kilowait.energy.power import ConstantUtilization, UtilizationByClass, UtilizationClass
 from kilowait.energy.power.utilization import unique_classes
@@ -27,7 +27,7 @@ def test_job_classes_do_not_change_the_run(text: str) -> None:
     for table in (jobs, per_job):
         resolved = resolve_controls(text, table, CLUSTER, TAURUS)
         assert resolved.tables is not None
-        assert isinstance(resolved.tables["nodes"], ClassTable) is (table is jobs)
+        assert isinstance(resolved.tables["nodes"], DvfsTableByClass) is (table is jobs)
         log = kw.simulate(resolved.jobs, CLUSTER, "fcfs", "easy", power_controls=resolved.controls)
         logs.append((log.start_s.tolist(), log.end_s.tolist(), log.level.tolist()))
         energy.append(account_energy(log, CLUSTER, TAURUS, tables=resolved.tables).metrics())

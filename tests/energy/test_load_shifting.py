@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES, shift_jobs
+from kilowait.energy.load_shifting import GAIA_SLACK_S, SHIFT_RULES, shift_jobs
 from kilowait.energy.signals.forecast import Forecast, noisy, perfect, persistence
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -18,7 +18,7 @@ from kilowait.series import Series
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-AT_SUBMISSION = tuple(rule for rule in RULES if rule != "threshold")
+AT_SUBMISSION = tuple(rule for rule in SHIFT_RULES if rule != "threshold")
 
 
 def hourly(*values: float) -> Series:
@@ -93,7 +93,7 @@ def test_wait_awhile_is_lowest_window_with_a_deadline():
     assert start_of(signal, "wait_awhile", estimate_s=2 * HOUR, slack_s=2 * HOUR) == 2 * HOUR
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SHIFT_RULES)
 def test_constant_signals_shift_no_job(rule):
     """Rounding errors of sums of tenths must not count as savings."""
     flat = Series(np.arange(2001) * 700.0, np.full(2000, 0.1), "g/kWh")
@@ -254,7 +254,7 @@ def test_jobs_are_shifted_independently():
     signal = Series(np.arange(2001) * 600.0, generator.uniform(50, 400, 2000))
     submit, estimate = generator.uniform(0, 5e5, 1500), generator.uniform(0, 1e5, 1500)
     jobs = make_jobs(submit, estimate, slack_s=generator.choice([0, 50, 7e3, 9e4, 3e5], 1500))
-    for rule in RULES:
+    for rule in SHIFT_RULES:
         together = shift_jobs(jobs, signal, rule, slack_s=0)
         for row in range(0, 1500, 50):
             assert shift_jobs(jobs[row : row + 1], signal, rule, slack_s=0)[0] == pytest.approx(together[row], abs=1e-6)
@@ -298,7 +298,7 @@ def jobs() -> JobTable:
     return make_jobs(generator.uniform(2 * DAY, 12 * DAY, 300), generator.uniform(60, DAY, 300))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SHIFT_RULES)
 def test_perfect_forecast_equals_the_signal(rule, daily_signal, jobs):
     expected = shift_jobs(jobs, daily_signal, rule, slack_s=DAY)
     assert np.array_equal(shift_jobs(jobs, daily_signal, rule, slack_s=DAY, forecast=perfect(daily_signal)), expected)
@@ -322,7 +322,7 @@ def test_each_forecast_issue_is_requested_once(daily_signal, jobs):
     assert set(recorder.requested_s) == set((jobs["submit_s"] // (6 * HOUR) * 6 * HOUR).tolist())
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SHIFT_RULES)
 def test_later_values_do_not_affect_persistence(rule, daily_signal):
     """Persistence uses only the past: a change at noon of day 5 does not affect decisions made before.
 
@@ -357,7 +357,7 @@ def test_forecast_errors_increase_emissions(daily_signal, jobs):
 # -- errors -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SHIFT_RULES)
 def test_too_short_series_error_names_the_missing_span(rule):
     signal = hourly(*[1.0] * 10)
     with pytest.raises(InputError, match=rf"load shifting by {rule} needs .* missing 36000 s to"):
@@ -366,7 +366,7 @@ def test_too_short_series_error_names_the_missing_span(rule):
         shift_jobs(make_jobs([-1], [60]), hourly(*[1.0] * 60), rule, slack_s=HOUR)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SHIFT_RULES)
 def test_too_short_forecast_is_an_error(rule, daily_signal):
     short = perfect(daily_signal, horizon_s=8 * HOUR)
     with pytest.raises(InputError, match=r"needs a forecast until .* issued at 172800 s ends at 201600 s"):

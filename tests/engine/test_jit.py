@@ -51,9 +51,9 @@ def test_assume_nonnegative_and_without_refcount_return_their_argument() -> None
 
 def test_every_entry_kernel_compiles() -> None:
     for name in ("run", "advance", "schedule", "begin", "start", "reserve", "hold"):
-        assert jit_entry.compiled(name) is jit_entry.compiled(name)
+        assert jit_entry.compiled_kernel(name) is jit_entry.compiled_kernel(name)
     with pytest.raises(KeyError):
-        jit_entry.compiled("nothing")
+        jit_entry.compiled_kernel("nothing")
     assert is_compiled()
 
 
@@ -76,7 +76,7 @@ def test_cache_folder_depends_on_sources_and_options(tmp_path: Path) -> None:
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
 def test_compiling_an_entry_restores_numba_cache_dir() -> None:
     before = numba.config.CACHE_DIR
-    jit_entry.compiled("run")
+    jit_entry.compiled_kernel("run")
     assert before == numba.config.CACHE_DIR
     assert any(cache_folder().rglob("*.nbc"))
 

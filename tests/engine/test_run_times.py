@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.engine.run_times import resolve_job_times
+from kilowait.engine.run_times import resolve_run_times
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import simulate
@@ -37,12 +37,12 @@ def test_backfilling_uses_the_planned_time(backfill: str | int) -> None:
 
 def test_unknown_planned_time_is_the_estimate_and_unknown_limit_infinite() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 50, 30), (0, 1, 5, 9), planned_s=[NAN, 60, 0], limit_s=[NAN, 40, 0.2])
-    times = resolve_job_times(jobs)
+    times = resolve_run_times(jobs)
     assert times.estimate_s.tolist() == [1, 30, 9]
     assert times.planned_s.tolist() == [1, 40, 1]
     assert times.limit_s.tolist() == [np.inf, 40, 1]
     assert times.run_s.tolist() == [5, 50, 5]
-    assert resolve_job_times(jobs.with_columns(limit_s=None), limited=True).limit_s.tolist() == [1, 30, 9]
+    assert resolve_run_times(jobs.with_columns(limit_s=None), limited=True).limit_s.tolist() == [1, 30, 9]
 
 
 def test_kill_ends_jobs_at_limit_or_estimate() -> None:

@@ -80,18 +80,18 @@ def test_resume_with_other_identity_is_an_error(tmp_path):
 
 def test_checkpoint_remains_after_an_error(tmp_path, monkeypatch):
     written = []
-    write = fit_generator.Checkpoint.write
+    write = fit_generator.FitCheckpoint.write
 
     def write_once(self, state):
         if written:
             raise InputError("the disk is full")
         written.append(write(self, state))
 
-    monkeypatch.setattr(fit_generator.Checkpoint, "write", write_once)
+    monkeypatch.setattr(fit_generator.FitCheckpoint, "write", write_once)
     with pytest.raises(InputError, match="full"):
         fit(tmp_path / "one")
     assert (tmp_path / "one.training" / "last.safetensors").exists()
-    monkeypatch.setattr(fit_generator.Checkpoint, "write", write)
+    monkeypatch.setattr(fit_generator.FitCheckpoint, "write", write)
     fit(tmp_path / "one", resume=True)
     assert (tmp_path / "one" / "card.json").is_file()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.cluster.gpu_speeds import SOURCES, gpu_types, measured_speeds
+from kilowait.cluster.gpu_speeds import SPEED_SOURCES, gpu_types, measured_speeds
 from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
 from kilowait.experiments.gpu_options import GpuOptions, gpu_type_energy, speed_sources_text, speeds_for
@@ -75,10 +75,10 @@ def test_measured_speeds_are_used_if_known(tmp_path):
     known = ~np.isnan(measured.speed)
     assert 0 < known.sum() < known.size
     np.testing.assert_array_equal(speeds.speed[known], measured.speed[known])
-    assert (speeds.source[~known] == SOURCES.index("roofline")).all()
+    assert (speeds.source[~known] == SPEED_SOURCES.index("roofline")).all()
     text = speed_sources_text(speeds, jobs)
     assert "measured" in text and "by roofline" in text
-    assert (speeds_for("roofline", jobs, GAVEL).source == SOURCES.index("roofline")).all()
+    assert (speeds_for("roofline", jobs, GAVEL).source == SPEED_SOURCES.index("roofline")).all()
     assert speeds_for("none", jobs, GAVEL) is None
     rows = {f"('{model}', 1)": {"null": 3.0} for model in jobs.labels["model"]}
     path = tmp_path / "fast.json"

@@ -85,11 +85,11 @@ def test_unsupported_placements_are_rejected_before_any_run():
 
 def test_agent_with_several_placements(tmp_path):
     """Labels contain the placement, and a changed file is another agent."""
-    from kilowait.agents.linear_gpu.agent import policy_agent
+    from kilowait.agents.linear_gpu.agent import agent_equal_to_policy
 
     path = tmp_path / "agent.json"
     for number, order in enumerate(("sjf", "fcfs", "fcfs")):
-        policy_agent(order, 56).save(path)
+        agent_equal_to_policy(order, 56).save(path)
         prepared = prepared_with(f"agent:{path}", ["first", "fgd"])
         cache = prepared.cell_cache(tmp_path / "both")
         assert run(prepared, cache=cache)[0].labels == ("agent@first", "agent@fgd")

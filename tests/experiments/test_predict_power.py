@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.predict_power import MODEL, with_predicted_watts
+from kilowait.experiments.predict_power import POWER_MODEL_PREDICTOR, with_predicted_watts
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
@@ -54,7 +54,7 @@ def test_predictions_are_at_most_full_load():
 
 
 def test_power_model_as_predictor_gives_no_predictions():
-    assert np.isnan(with_predicted_watts(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
+    assert np.isnan(with_predicted_watts(measured(), MACHINE, POWER_MODEL_PREDICTOR, 191.0)["predicted_power_w"]).all()
 
 
 def test_power_budget_with_measured_modelled_and_predicted_power(tmp_path):
@@ -63,11 +63,13 @@ def test_power_budget_with_measured_modelled_and_predicted_power(tmp_path):
     settings = {"cluster": "nodes:4", "power": POWER, "power_controls": "budget=480W"}
     done = {
         predictor: run_scenario(Scenario(str(path), power_predictor=predictor, **settings))
-        for predictor in (None, MODEL, "recent")
+        for predictor in (None, POWER_MODEL_PREDICTOR, "recent")
     }
     waits = {predictor: float(np.mean(one.log.jobs()["wait_s"])) for predictor, one in done.items()}
-    assert waits[None] < waits[MODEL] and waits["recent"] < waits[MODEL]
-    assert done[None].budget_violation.max_excess_w == 0 and done[MODEL].budget_violation.max_excess_w == 0
+    assert waits[None] < waits[POWER_MODEL_PREDICTOR] and waits["recent"] < waits[POWER_MODEL_PREDICTOR]
+    assert (
+        done[None].budget_violation.max_excess_w == 0 and done[POWER_MODEL_PREDICTOR].budget_violation.max_excess_w == 0
+    )
     assert done["recent"].budget_violation.max_excess_w > 0
     assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].budget_violation.max_excess_w)
     assert any("predicted watts (recent) of the 810 jobs" in note for note in done["recent"].notes)
@@ -81,11 +83,17 @@ def test_power_budget_with_measured_modelled_and_predicted_power(tmp_path):
 def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
     path = tmp_path / "log.parquet"
     write_trace(measured(300), path)
-    scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL)
+    scenario = Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=POWER_MODEL_PREDICTOR)
     configs = make_policy_configs("fcfs", "easy", "none,budget=480W", clairvoyant=False)
     comparison = run(prepare(ComparisonPlan((scenario,), configs)), workers=1)[0]
     done = run_scenario(
-        Scenario(str(path), cluster="nodes:4", power=POWER, power_predictor=MODEL, power_controls="budget=480W")
+        Scenario(
+            str(path),
+            cluster="nodes:4",
+            power=POWER,
+            power_predictor=POWER_MODEL_PREDICTOR,
+            power_controls="budget=480W",
+        )
     )
     np.testing.assert_array_equal(comparison.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
 

@@ -10,7 +10,12 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import open_folder, plain_json
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.prediction_explanations import ForestData
-from kilowait.experiments.prediction_report import TEST_FRACTION, prediction_report, save_prediction_report, scores
+from kilowait.experiments.prediction_report import (
+    TEST_FRACTION,
+    prediction_errors,
+    prediction_report,
+    save_prediction_report,
+)
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime_predictions import predict_runtimes
@@ -140,7 +145,7 @@ def test_saved_report_is_opened(report, tmp_path):
 
 
 def test_scores_without_predictions():
-    assert scores(np.array([np.nan]), np.array([5.0]))["jobs"] == 0
+    assert prediction_errors(np.array([np.nan]), np.array([5.0]))["jobs"] == 0
 
 
 def test_errors():

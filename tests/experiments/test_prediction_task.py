@@ -14,7 +14,7 @@ from kilowait.experiments.prediction_task import (
     task_for_predictor,
 )
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions_of_models
 from kilowait.predict.scores import score
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
@@ -74,7 +74,7 @@ def test_forest_is_better_than_baselines_on_a_real_log(data_dir):
     small = ForestSettings(trees=10, leaves=127)
     scores = {
         predicted.model.text: score(predicted.values[2800:], dataset.target.values[2800:])
-        for predicted in predictions(models, dataset, forest=small, since=2800)
+        for predicted in predictions_of_models(models, dataset, forest=small, since=2800)
     }
     best = scores.pop("forest")
     assert best.accuracy > max(other.accuracy for other in scores.values())

@@ -11,7 +11,7 @@ from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.resume_checks import can_resume, check_can_start, check_memory
-from kilowait.experiments.train_batch import BatchTraining, train
+from kilowait.experiments.train_batch import BatchTraining, train_linear_agent
 from kilowait.experiments.train_power import PowerTraining, train_power_agent
 from kilowait.experiments.train_rl import RLTraining, train_network
 
@@ -153,7 +153,7 @@ SEARCH = BatchTraining(generations=1, population=4, windows=1, window_jobs=60)
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("searched") / "x.training"
-    train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
+    train_linear_agent(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
     return folder
 
 
@@ -185,7 +185,7 @@ def power_search(jobs, cluster, search, power_controls="sleep=timeout:600", powe
 def test_search_with_other_identity_is_not_resumed(searched, jobs, cluster, search, message):
     checkpoint = (searched / "search.json").read_bytes()
     with pytest.raises(InputError, match=message):
-        train(jobs, cluster, search, trace="a log", folder=searched, resume=True)
+        train_linear_agent(jobs, cluster, search, trace="a log", folder=searched, resume=True)
     assert (searched / "search.json").read_bytes() == checkpoint
 
 
@@ -206,7 +206,7 @@ def test_search_and_network_do_not_resume_each_other(searched, folder):
     with pytest.raises(InputError, match=r"environment none \(cma-es .*, not kilowait/Batch-v0"):
         train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
     with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, not none \(cma-es"):
-        train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
+        train_linear_agent(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
 
 
 def test_existing_and_missing_trainings_are_errors(searched, tmp_path):
@@ -221,5 +221,5 @@ def test_existing_and_missing_trainings_are_errors(searched, tmp_path):
 def test_new_search_removes_files_of_network_training(tmp_path):
     folder = tmp_path / "x.training"
     train_network(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
-    train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
+    train_linear_agent(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
     assert {path.name for path in folder.iterdir() if path.is_file()} == {"identity.json", "search.json"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_power.agent import from_controls
+from kilowait.agents.linear_power.agent import agent_from_controls
 from kilowait.errors import InputError
 from kilowait.experiments.evaluate_power import (
     control_grid,
@@ -15,7 +15,7 @@ from kilowait.experiments.evaluate_power import (
     least_within_slowdown,
     pareto_margin,
     pareto_names,
-    run_on,
+    window_metrics,
 )
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
@@ -86,7 +86,7 @@ def test_graph_network_trains_and_runs(tmp_path):
 
 
 def test_scenario_accepts_power_agent(tmp_path):
-    path = from_controls(32, slowdown=0.1, timeout_s=600, power_controls=CONTROLS).save(tmp_path / "agent.json")
+    path = agent_from_controls(32, slowdown=0.1, timeout_s=600, power_controls=CONTROLS).save(tmp_path / "agent.json")
     scenario = Scenario(
         "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), power_controls=CONTROLS
     )
@@ -116,7 +116,7 @@ def test_power_terms_need_power_model():
 
 def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
-    agent = from_controls(32, slowdown=0.1, timeout_s=600)
+    agent = agent_from_controls(32, slowdown=0.1, timeout_s=600)
     result = evaluate_power_agent(
         bind_agent_power(agent, POWER.context, CONTROLS),
         windows,
@@ -152,6 +152,6 @@ def test_control_grid_is_valid():
     assert len(grid) == len(set(grid)) > 100
     points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWER.context, ["fcfs"], grid[:: len(grid) // 12])
     assert all(np.isfinite(rows["energy"]).all() for rows in points.values())
-    full = run_on(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "none")
-    slow = run_on(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "dvfs=1.3:always")
+    full = window_metrics(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "none")
+    slow = window_metrics(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "dvfs=1.3:always")
     assert slow["slowdown"] > full["slowdown"] and np.isnan(full["co2"])

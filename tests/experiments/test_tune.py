@@ -13,7 +13,7 @@ from kilowait.experiments import train_rl
 from kilowait.experiments import tune as tune_module
 from kilowait.experiments.hyperparameter_file import HyperparameterFile, hyperparameters_toml, read_hyperparameters
 from kilowait.experiments.train_rl import RLTraining, train_network
-from kilowait.experiments.tune import SPACES, SearchRange, defaults, tune
+from kilowait.experiments.tune import SEARCH_SPACES, SearchRange, default_hyperparameters, tune
 from kilowait.experiments.tuning_folder import best_trial, load_trials, prepare_search_folder, remove_search
 
 MACHINE = kw.Cluster.from_nodes(16)
@@ -38,7 +38,7 @@ class Killed(BaseException):
 def test_trials_are_trainings_and_best_is_written(tmp_path):
     trials = tuned(tmp_path, trials=3)
     assert [trial.outcome for trial in trials] == ["finished"] * 3
-    assert trials[0].settings == defaults("ppo")  # the first trial uses the algorithm's defaults
+    assert trials[0].settings == default_hyperparameters("ppo")  # the first trial uses the algorithm's defaults
     best = best_trial(trials)
     assert best.metric == min(trial.metric for trial in trials)
     file = read_hyperparameters(tmp_path / "best.toml")
@@ -156,16 +156,16 @@ def test_diverged_training_is_a_trial(tmp_path, fake_training, monkeypatch):
     assert json.loads((tmp_path / "results.json").read_text())["trials"][1]["metric"] is None
 
 
-@pytest.mark.parametrize("algo", SPACES)
+@pytest.mark.parametrize("algo", SEARCH_SPACES)
 def test_defaults_are_in_search_space(algo):
-    for name, value in defaults(algo).items():
-        space = SPACES[algo][name]
+    for name, value in default_hyperparameters(algo).items():
+        space = SEARCH_SPACES[algo][name]
         assert space.low <= value <= space.high if isinstance(space, SearchRange) else value in space
 
 
-@pytest.mark.parametrize("algo", SPACES)
+@pytest.mark.parametrize("algo", SEARCH_SPACES)
 def test_ends_of_search_space_are_valid(algo):
-    for name, space in SPACES[algo].items():
+    for name, space in SEARCH_SPACES[algo].items():
         for value in (space.low, space.high) if isinstance(space, SearchRange) else space:
             settings = {"sizes": {name: value}} if name in ("width", "depth") else {name: value}
             RLTraining(algo=algo, hyperparameters=settings).algorithm_settings()
@@ -175,7 +175,7 @@ def test_errors(tmp_path, fake_training, monkeypatch):
     with pytest.raises(InputError, match="no search to resume"):
         tuned(tmp_path / "none", trials=1, resume=True)
     with pytest.raises(UnknownNameError, match="ppo"):
-        defaults("cma-es")
+        default_hyperparameters("cma-es")
     tuned(tmp_path / "one", trials=1)
     with pytest.raises(InputError, match="--resume"):
         tuned(tmp_path / "one", trials=1)

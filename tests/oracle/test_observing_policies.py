@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.jit_entry import SCORE_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion
@@ -49,7 +49,7 @@ class Nearest:
 
 def rule(moving: bool) -> PriorityPolicy:
     return PriorityPolicy(
-        "nearest", compile_entry(nearest, SCORE), np.array([3.0]), time_dependent=moving, observes_jobs=True
+        "nearest", compile_entry(nearest, SCORE_SIGNATURE), np.array([3.0]), time_dependent=moving, observes_jobs=True
     )
 
 

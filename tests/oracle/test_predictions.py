@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.jit_entry import SCORE_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion, priority_rules
@@ -62,7 +62,12 @@ class Guesses:
 def rule(moving: bool) -> PriorityPolicy:
     memory = np.array([3.0, 5.0, 0.0, 8.0, 0.0])
     return PriorityPolicy(
-        "guesses", compile_entry(guesses, SCORE), memory, time_dependent=moving, observes_jobs=True, predicts=True
+        "guesses",
+        compile_entry(guesses, SCORE_SIGNATURE),
+        memory,
+        time_dependent=moving,
+        observes_jobs=True,
+        predicts=True,
     )
 
 

@@ -13,7 +13,7 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import fit_until
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import from_log
-from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions_of_models
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, repetitive_log
 
@@ -30,7 +30,9 @@ def predictions_by_model(names, jobs, times, **options):
     dataset = make_dataset(jobs, times, 16)
     return {
         predicted.model.text: predicted
-        for predicted in predictions([PredictionModel.of(name) for name in names], dataset, **QUICK, **options)
+        for predicted in predictions_of_models(
+            [PredictionModel.of(name) for name in names], dataset, **QUICK, **options
+        )
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.predict.distribution import BIN_CENTERS, BINS, Distribution, bin_of
+from kilowait.predict.distribution import BIN_CENTERS, BIN_COUNT, Distribution, bin_of
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import from_log, request_s
 from kilowait.predict.runtime_predictions import predict_runtimes
@@ -93,7 +93,7 @@ def test_constant_and_zero_run_times():
 
 
 def test_point_estimates_of_a_distribution():
-    weights = np.zeros((1, BINS))
+    weights = np.zeros((1, BIN_COUNT))
     weights[0, bin_of(0.0)] = 0.6
     weights[0, bin_of(np.log(100.0))] = 0.4
     distribution = Distribution(weights, np.log([10.0]), np.array([np.inf]))
@@ -112,7 +112,7 @@ def test_point_estimates_of_a_distribution():
 def test_expected_inverse_runtime_is_at_most_1():
     """Weights in single precision may sum to slightly more than 1."""
     rng = np.random.default_rng(1)
-    weights = rng.dirichlet(np.ones(BINS), 500).astype(np.float32)
+    weights = rng.dirichlet(np.ones(BIN_COUNT), 500).astype(np.float32)
     weights *= np.float32(1.0000001)
     short_times = Distribution(weights, np.full(500, -5.0), np.full(500, 5.0))
     assert short_times.expected_inverse_runtime().max() == 1.0

@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.scores import CLASSES, by_class, classes, coverage, losses, score
+from kilowait.predict.scores import JOB_CLASSES, coverage, job_class_codes, losses, score, scores_by_class
 
 
 def test_scores():
@@ -41,19 +41,19 @@ def test_by_class():
         user=[1, 1, 1, 2],
     )
     names = {}
-    for kind in CLASSES:
-        code, known = classes(jobs, kind)
+    for kind in JOB_CLASSES:
+        code, known = job_class_codes(jobs, kind)
         names[kind] = [known[one] for one in code]
     assert names["size"] == ["1", "2-4", "5-16", "257-1024"]
     assert names["length"] == ["< 1 min", "1-10 min", "1-6 h", ">= 24 h"]
     assert names["user-jobs"] == ["none", "1-9", "1-9", "none"]
     truth = jobs["runtime_s"]
-    by_user_jobs = dict(by_class(jobs, "user-jobs", truth * [1, 1, 2, 1], truth))
+    by_user_jobs = dict(scores_by_class(jobs, "user-jobs", truth * [1, 1, 2, 1], truth))
     assert {name: (one.jobs, one.accuracy) for name, one in by_user_jobs.items()} == {
         "none": (2, 1.0),
         "1-9": (2, 0.75),
     }
-    subset = dict(by_class(jobs, "user-jobs", truth, truth, np.array([True, False, False, False])))
+    subset = dict(scores_by_class(jobs, "user-jobs", truth, truth, np.array([True, False, False, False])))
     assert list(subset) == ["none"] and subset["none"].jobs == 1
 
 
@@ -63,4 +63,4 @@ def test_invalid_arguments():
     with pytest.raises(InputError, match="1 of 2 predictions are not finite"):
         score([1, np.nan], [1, 2])
     with pytest.raises(UnknownNameError, match="sizes.*did you mean 'size'"):
-        classes(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), "sizes")
+        job_class_codes(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), "sizes")

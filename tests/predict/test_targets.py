@@ -13,9 +13,9 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import KnownTimes, from_log
-from kilowait.predict.models import PredictionModel, predictions
+from kilowait.predict.models import PredictionModel, predictions_of_models
 from kilowait.predict.scores import score
-from kilowait.predict.target_features import features_for, meaning
+from kilowait.predict.target_features import feature_meaning, features_for
 from kilowait.predict.targets import energy, power, target_of, wait
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, repetitive_log
@@ -84,9 +84,9 @@ def test_wait_features():
 def test_every_feature_has_a_meaning():
     jobs, times = random_log(0)
     for name in wait_features(jobs, times).names:
-        assert meaning(name)
+        assert feature_meaning(name)
     with pytest.raises(UnknownNameError, match="target_user_lost"):
-        meaning("target_user_lost")
+        feature_meaning("target_user_lost")
 
 
 def test_labels_of_power_and_energy():
@@ -125,7 +125,7 @@ def test_forest_learns_typical_energy():
     models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:accurate")]
     predicted = {
         entry.model.text: score(entry.values[450:], dataset.target.values[450:])
-        for entry in predictions(
+        for entry in predictions_of_models(
             models,
             dataset,
             online=RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
@@ -151,6 +151,8 @@ def test_invalid_arguments():
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         predict_baseline("rate", jobs, wait(jobs, times))
     with pytest.raises(InputError, match="forest's mean is unsuitable for wait, which has no upper bound"):
-        list(predictions([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times))))
+        list(
+            predictions_of_models([PredictionModel.of("forest:mean")], make_dataset(jobs, times, 16, wait(jobs, times)))
+        )
     with pytest.raises(InputError, match="60 of 60 jobs have no request for wait"):
         predict_baseline("request", jobs, wait(jobs, times))

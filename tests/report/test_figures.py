@@ -44,7 +44,7 @@ def test_lines_differ_in_colour_and_dash():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef")
     kinds = ["rule"] * 4 + ["agent", "agent", "clairvoyant"]
     data = ComparisonData(comparison_of(jobs_of(60), names, kinds=kinds), 0)
-    numbers = figures.line_numbers(data)
+    numbers = figures.colour_numbers(data)
     assert set(numbers) == set(data.shown)
     assert len(set(numbers.values())) == len(numbers)
     agents = [numbers[policy] for policy in data.of_kind("agent")]

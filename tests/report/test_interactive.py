@@ -59,7 +59,7 @@ def test_packed_blocks_round_trip():
         "none": np.empty(0, np.int32),
         "start": np.empty(0, np.int32),
     }
-    read_back = unpacked(interactive.block("x", columns))["x"]
+    read_back = unpacked(interactive.packed_columns_script("x", columns))["x"]
     for name, values in columns.items():
         np.testing.assert_array_equal(read_back[name], values)
 

@@ -63,7 +63,7 @@ def test_violins_show_medians(comparison):
 def test_classes_are_drawn_for_all_shown_policies(windowed_comparison):
     data = ComparisonData(windowed_comparison, 0)
     sizes, runtimes = data.by_class("size"), data.by_class("runtime")
-    left, right = job_figures.classes(data, sizes, runtimes).figure.axes
+    left, right = job_figures.slowdown_by_class(data, sizes, runtimes).figure.axes
     assert [list(line.get_ydata()) for line in left.lines] == [
         [row.mean_bsld[place] for row in sizes] for place in range(len(data.shown))
     ]

@@ -11,16 +11,16 @@ from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.fidelity import (
     arrival_pattern,
-    classified,
     classifier_auc,
+    classifier_test,
     column_distances,
     correlations,
     fidelity,
     user_statistics,
 )
 from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_correlation, profile, spectrum
-from kilowait.synth.fidelity.distances import distance, shares
-from kilowait.synth.fidelity.users import user_numbers
+from kilowait.synth.fidelity.distances import distance, empirical_distributions
+from kilowait.synth.fidelity.users import user_distributions
 from tests.synth.test_generator import log
 
 
@@ -155,7 +155,7 @@ class TestCurves:
     def test_largest_gap_of_the_curves_is_the_ks_distance(self):
         rng = np.random.default_rng(0)
         one, other = rng.lognormal(size=3000), rng.lognormal(0.3, 1.2, size=2000)
-        found = shares(one, other)
+        found = empirical_distributions(one, other)
         gaps = np.abs(np.subtract(found.real, found.synthetic))
         assert len(found.at) < 170 and np.all(np.diff(found.at) > 0)
         assert gaps.max() == pytest.approx(distance("x", one, other).ks, abs=1e-12)
@@ -198,7 +198,7 @@ class TestCalendar:
 def test_feature_importance_names_the_changed_column():
     real = log(800)
     slower = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
-    found = classified(real, slower)
+    found = classifier_test(real, slower)
     assert next(iter(found.feature_importance)) in ("used", "runtime_s")
     assert sum(found.feature_importance.values()) == pytest.approx(1)
     assert list(found.feature_importance.values()) == sorted(found.feature_importance.values(), reverse=True)
@@ -212,7 +212,7 @@ def test_users_and_sessions():
         nodes=[1] * 5,
         user=[1, 1, 2, 1, 1],
     )
-    found = user_numbers(table)
+    found = user_distributions(table)
     assert found["jobs_a_user"].tolist() == [4, 1]
     assert sorted(found["jobs_a_session"].tolist()) == [1, 2, 2]
     assert found["user_gap_s"].tolist() == [600, 89_400, 60]

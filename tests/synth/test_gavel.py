@@ -10,7 +10,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.synth import gavel_jobs
-from kilowait.synth.gavel import MODELS, MULTI_GPU_MODELS
+from kilowait.synth.gavel import MODEL_TYPES, MULTI_GPU_MODELS
 
 FIRST = {
     "submit_s": [0.0, 244.5860729103015, 951.7748275290958, 1367.5426956563874],
@@ -41,7 +41,7 @@ def test_first_jobs():
     assert jobs["submit_s"].tolist() == FIRST["submit_s"]
     assert jobs["runtime_s"].tolist() == FIRST["runtime_s"]
     assert jobs["gpus"].tolist() == FIRST["gpus"]
-    assert [MODELS[code] for code in jobs["model"]] == FIRST["model"]
+    assert [MODEL_TYPES[code] for code in jobs["model"]] == FIRST["model"]
     assert jobs["priority"].tolist() == FIRST["priority"]
     assert jobs["slack_s"].tolist() == pytest.approx(FIRST["slack_s"])
 
@@ -61,7 +61,7 @@ def test_sizes_models_and_weights():
     assert shares == pytest.approx({1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}, abs=0.01)
     multi_gpu = set(jobs["model"][jobs["gpus"] > 1].tolist())
     assert multi_gpu == set(range(len(MULTI_GPU_MODELS)))
-    assert set(jobs["model"].tolist()) == set(range(26)) == set(range(len(MODELS)))
+    assert set(jobs["model"].tolist()) == set(range(26)) == set(range(len(MODEL_TYPES)))
     assert (jobs["gpus_may_span_nodes"] == 1).all() and (jobs["nodes"] == 1).all()
     assert Counter(jobs["priority"].tolist())[5.0] / 20_000 == pytest.approx(0.2, abs=0.01)
     factors = Counter((1 + jobs["slack_s"] / jobs["runtime_s"]).round(6).tolist())

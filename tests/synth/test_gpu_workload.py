@@ -14,7 +14,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth import gpu_load, gpu_workload
-from kilowait.synth.gavel import MODELS, MULTI_GPU_MODELS
+from kilowait.synth.gavel import MODEL_TYPES, MULTI_GPU_MODELS
 from kilowait.synth.gpu_workload import ARRIVALS, DURATIONS, LOGNORMAL_S
 
 MIXED = Cluster.preset("gpu-mixed")
@@ -58,9 +58,9 @@ def test_shares_of_sizes_fractions_and_priorities():
 
 def test_multi_gpu_jobs_have_multi_gpu_models():
     workload = gpu_workload(5000, MIXED)
-    assert workload.labels["model"] == MODELS
+    assert workload.labels["model"] == MODEL_TYPES
     assert set(workload["model"][workload["gpus"] > 1].tolist()) == set(range(len(MULTI_GPU_MODELS)))
-    assert set(workload["model"].tolist()) == set(range(len(MODELS)))
+    assert set(workload["model"].tolist()) == set(range(len(MODEL_TYPES)))
 
 
 def test_jobs_larger_than_a_node_use_several_nodes():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.synth import BATCH, COMBINED, INTERACTIVE, lublin, offered_load
+from kilowait.synth import BATCH_PARAMETERS, COMBINED_PARAMETERS, INTERACTIVE_PARAMETERS, lublin, offered_load
 from tests.synth import reference_lublin
 
 KINDS = {
@@ -137,7 +137,7 @@ def test_job_sizes_grow_with_the_machine():
 
 
 def test_power_of_two_sizes_on_other_machines():
-    kind = replace(COMBINED, serial_share=0.0, power2_share=1.0)
+    kind = replace(COMBINED_PARAMETERS, serial_share=0.0, power2_share=1.0)
     nodes = lublin(20_000, 100, model=kind)["nodes"]
     assert (nodes & (nodes - 1) == 0).all()
     assert nodes.max() == 64
@@ -168,7 +168,7 @@ def test_mixed_kinds_are_queues():
 
 def test_kinds_have_separate_random_streams():
     batch_only = lublin(1000, 128, model="batch", seed=1)
-    mixed = lublin(1000, 128, model=(BATCH, INTERACTIVE), seed=1)
+    mixed = lublin(1000, 128, model=(BATCH_PARAMETERS, INTERACTIVE_PARAMETERS), seed=1)
     batch = mixed[mixed["queue"] == 0]
     assert len(batch) > 30
     for name in ("submit_s", "runtime_s", "nodes"):
@@ -213,8 +213,8 @@ def test_users_are_zipf_like():
         ({"estimates": 0.5}, "factor must be finite, and 1 or more"),
         ({"estimates": math.nan}, "estimates are nan times"),
         ({"model": ()}, "no kind of job"),
-        ({"model": (BATCH, BATCH)}, "batch, batch"),
-        ({"model": replace(BATCH, longest_runtime_log=1e-9)}, "longest_runtime_log of kind 'batch'"),
+        ({"model": (BATCH_PARAMETERS, BATCH_PARAMETERS)}, "batch, batch"),
+        ({"model": replace(BATCH_PARAMETERS, longest_runtime_log=1e-9)}, "longest_runtime_log of kind 'batch'"),
     ],
 )
 def test_bad_input(arguments, message):

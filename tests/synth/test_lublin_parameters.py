@@ -6,16 +6,16 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.synth import BATCH, COMBINED, INTERACTIVE
+from kilowait.synth import BATCH_PARAMETERS, COMBINED_PARAMETERS, INTERACTIVE_PARAMETERS
 from tests.synth import reference_lublin
 
 
 @pytest.mark.parametrize(
     ("kind", "published"),
     [
-        (COMBINED, reference_lublin.COMBINED),
-        (BATCH, reference_lublin.BATCH),
-        (INTERACTIVE, reference_lublin.INTERACTIVE),
+        (COMBINED_PARAMETERS, reference_lublin.COMBINED),
+        (BATCH_PARAMETERS, reference_lublin.BATCH),
+        (INTERACTIVE_PARAMETERS, reference_lublin.INTERACTIVE),
     ],
 )
 def test_presets_are_the_published_values(kind, published):
@@ -34,7 +34,7 @@ def test_presets_are_the_published_values(kind, published):
 
 def test_frozen():
     with pytest.raises(FrozenInstanceError):
-        COMBINED.serial_share = 0.5
+        COMBINED_PARAMETERS.serial_share = 0.5
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_frozen():
 )
 def test_bad_values(change, message):
     with pytest.raises(InputError, match=message):
-        replace(COMBINED, **change)
+        replace(COMBINED_PARAMETERS, **change)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from kilowait.synth.record_distances import advantage, distance_auc, record_distances, roc
+from kilowait.synth.record_distances import distance_auc, membership_inference_advantage, record_distances, roc
 from tests.synth.test_generator import log
 
 
@@ -39,9 +39,9 @@ def test_roc_curve_agrees_with_advantage_and_auc():
     rng = np.random.default_rng(0)
     near, far = rng.exponential(1, 4000), rng.exponential(2, 3000)
     curve = roc(near, far)
-    assert curve.best[1] - curve.best[0] == pytest.approx(advantage(near, far))
+    assert curve.best[1] - curve.best[0] == pytest.approx(membership_inference_advantage(near, far))
     assert np.max(np.subtract(curve.true_positive_rate, curve.false_positive_rate)) == pytest.approx(
-        advantage(near, far)
+        membership_inference_advantage(near, far)
     )
     assert np.trapezoid(curve.true_positive_rate, curve.false_positive_rate) == pytest.approx(
         distance_auc(near, far), abs=2e-3

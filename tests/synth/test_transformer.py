@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import log_schema, rows_of
-from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
+from kilowait.synth.transformer.calendar import CONDITION_SIZES, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.network import HEADS, NetworkShape, TransformerNetwork
 from kilowait.synth.transformer.sample import MAX_SEQUENCE_JOBS, _read, job_sequences
@@ -148,7 +148,7 @@ class TestCalendar:
 
     def test_conditions(self):
         calendar = self.calendar_of_six_jobs()
-        names = list(CONDITIONS)
+        names = list(CONDITION_SIZES)
         column = {name: calendar.conditions[:, names.index(name)].tolist() for name in names}
         assert column["user"] == [0, 0, 0, 0, 0, 1]
         assert column["hour"] == [0, 0, 2, 0, 0, 2]

@@ -14,7 +14,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, fit_generator, lublin, offered_load
 from kilowait.synth.log_schema import log_schema
-from kilowait.synth.what_if import Changes, new_sizes, parse_changes
+from kilowait.synth.what_if import WorkloadChanges, parse_changes, scaled_job_sizes
 from tests.synth.test_generator import TABLES, log
 
 QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "frequent_jobs": 4}}
@@ -240,7 +240,7 @@ class TestJobMix:
             fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, job_mix={"nodes": {64: "10%"}})
 
     def test_first_matching_factor_applies(self):
-        changes = Changes(WhatIf(job_mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
+        changes = WorkloadChanges(WhatIf(job_mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
         rows = {"submit_s": np.zeros(3), "nodes": np.array([1, 4, 16])}
         assert changes.weights(None).of(rows).tolist() == [5, 0.5, 1]
 
@@ -273,7 +273,7 @@ class TestMachines:
     def test_sizes(self, sizes, new, serial):
         seen = np.array(sorted({1, *sizes} if serial else sizes))
         old = int(seen[-1])
-        scaled = new_sizes(seen, old, new)
+        scaled = scaled_job_sizes(seen, old, new)
         assert scaled.min() >= 1 and scaled.max() <= new
         assert scaled[-1] == new or old == 1 == seen[0]
         if serial:
@@ -283,7 +283,7 @@ class TestMachines:
         assert (np.diff(scaled[powers]) >= 0).all() and (np.diff(scaled[~powers]) >= 0).all()
 
     def test_same_machine_keeps_sizes(self, fitted):
-        assert new_sizes([1, 3, 7, 64], 64, 64).tolist() == [1, 3, 7, 64]
+        assert scaled_job_sizes([1, 3, 7, 64], 64, 64).tolist() == [1, 3, 7, 64]
 
 
 class TestDays:

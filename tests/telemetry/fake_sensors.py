@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kilowait.telemetry.meters import Moment
+from kilowait.telemetry.meters import ClockReading
 
 
 class TestClock:
@@ -22,8 +22,8 @@ class TestClock:
         """Function called after the n-th wait."""
         self.waits = 0
 
-    def now(self) -> Moment:
-        return Moment(self.utc_s, self.monotonic_s)
+    def now(self) -> ClockReading:
+        return ClockReading(self.utc_s, self.monotonic_s)
 
     def advance(self, seconds: float) -> None:
         self.utc_s += seconds

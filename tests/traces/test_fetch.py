@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kilowait.errors import InputError, TraceError, UnknownNameError
-from kilowait.traces import CATALOGUE, fetch, read_trace
+from kilowait.traces import ARCHIVE_LOGS, fetch, read_trace
 from kilowait.traces.fetch import CHECKSUMS, default_cache
 
 LOG = gzip.compress(
@@ -187,9 +187,9 @@ def test_names_and_urls_are_checked(tmp_path: Path) -> None:
 
 
 def test_catalogue_entries_are_well_formed() -> None:
-    assert all(re.fullmatch(r"l_\w+/[\w.-]+\.swf\.gz", place) for place in CATALOGUE.values())
-    assert all(name == name.lower() for name in CATALOGUE)
-    assert set(CHECKSUMS) <= {place.rpartition("/")[2] for place in CATALOGUE.values()}
+    assert all(re.fullmatch(r"l_\w+/[\w.-]+\.swf\.gz", place) for place in ARCHIVE_LOGS.values())
+    assert all(name == name.lower() for name in ARCHIVE_LOGS)
+    assert set(CHECKSUMS) <= {place.rpartition("/")[2] for place in ARCHIVE_LOGS.values()}
     assert default_cache().name == "traces"
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kilowait.agents.io import load_agent
     from kilowait.agents.linear_batch.agent import LinearAgent
     from kilowait.agents.linear_batch.score import FEATURES, features
-    from kilowait.agents.linear_batch.train import train
-    from kilowait.agents.networks import KINDS, Sizes, network, q_network
+    from kilowait.agents.linear_batch.train import train_linear_batch
+    from kilowait.agents.networks import FEATURE_EXTRACTORS, NetworkSizes, network, q_network
     from kilowait.agents.rl import TrainingError, TrainingResult, Update, greedy_actions, load_network, save_network
     from kilowait.agents.rl.hyperparameter_checks import steps_per_update
     from kilowait.agents.training_data import SyntheticMix
@@ -42,9 +42,9 @@ _HOME = {
     "Generation": "evolution.checkpoint",
     "CheckpointDir": "evolution.checkpoint",
     "mean_bsld": "evolution.objectives",
-    "train": "linear_batch.train",
-    "KINDS": "networks",
-    "Sizes": "networks",
+    "train_linear_batch": "linear_batch.train",
+    "FEATURE_EXTRACTORS": "networks",
+    "NetworkSizes": "networks",
     "network": "networks",
     "q_network": "networks",
     "TrainingResult": "rl",
@@ -70,13 +70,13 @@ __all__ = [
     "EvolutionStrategy",
     "FEATURES",
     "Generation",
-    "KINDS",
+    "FEATURE_EXTRACTORS",
     "CheckpointDir",
     "LinearAgent",
     "SyntheticMix",
     "PPOSettings",
     "SACSettings",
-    "Sizes",
+    "NetworkSizes",
     "TrainingResult",
     "TrainingError",
     "Update",
@@ -90,7 +90,7 @@ __all__ = [
     "q_network",
     "save_network",
     "steps_per_update",
-    "train",
+    "train_linear_batch",
     "train_a2c",
     "train_d3qn",
     "train_ppo",

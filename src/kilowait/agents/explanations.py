@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
-from kilowait.agents.linear_batch.score import compiled, compiled_statistics, features
+from kilowait.agents.linear_batch.score import compiled_agent_score, compiled_statistics, features
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
@@ -32,7 +32,6 @@ __all__ = [
     "ExplainedDecision",
     "AgentExplanation",
     "FeatureContribution",
-    "FeatureImportance",
     "explain_linear_agent",
     "typical_decisions",
     "feature_importances",
@@ -226,7 +225,7 @@ def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str 
     """For every time when several jobs waited: estimate, nodes, wait and user-history statistics of each job."""
     queues_by_time: dict[float, dict[int, tuple[float, ...]]] = {}
     weights, nodes = agent.weights, cluster.nodes
-    score_function, statistics_function = compiled(), compiled_statistics()
+    score_function, statistics_function = compiled_agent_score(), compiled_statistics()
 
     def score(job: Any, now: float, parameters: Any) -> float:
         if job["ran_s"] != 0:

@@ -27,7 +27,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 
-__all__ = ["FORMATS", "OPSET", "export_network"]
+__all__ = ["export_network"]
 
 OPSET = 20
 """ONNX opset: supported by onnxruntime 1.17 and later."""

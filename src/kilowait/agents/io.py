@@ -73,12 +73,12 @@ def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAge
     """The agent of a JSON file: a linear batch agent, GPU agent or power agent."""
     data = _document(source)
     if data.get("format") in (linear_gpu.FORMAT, linear_gpu.VERSION_1_FORMAT):
-        return linear_gpu.agent_from(data, source)
+        return linear_gpu.gpu_agent_from_dict(data, source)
     if data.get("format") in (LINEAR_POWER_FORMAT, LINEAR_POWER_VERSION_1_FORMAT):
         from kilowait.agents.linear_power.agent import power_agent_from_dict  # here, as envs need an extra
 
         return power_agent_from_dict(data, source)
-    return linear_batch.load_agent(source)
+    return linear_batch.load_linear_agent(source)
 
 
 def _document(source: Path) -> dict[str, Any]:

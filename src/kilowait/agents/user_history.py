@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear_batch.score import BUCKETS, COUNT, HEADER, MOMENTS, replay_ended_jobs
+from kilowait.agents.linear_batch.score import (
+    ESTIMATE_BUCKETS,
+    FEATURE_COUNT,
+    STATISTICS_OFFSET,
+    STATISTICS_PER_CLASS,
+    replay_ended_jobs,
+)
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -25,7 +31,7 @@ STATISTICS = 3
 class UserHistory:
     """Statistics by estimate and by user; see `kilowait.agents.linear_batch.score`."""
 
-    all_users: Floats = field(default_factory=lambda: np.zeros((BUCKETS, STATISTICS)))
+    all_users: Floats = field(default_factory=lambda: np.zeros((ESTIMATE_BUCKETS, STATISTICS)))
     """(64, 3) for each bucket of estimates: weight, sum of ln(share used), sum of inverse run times."""
     users: Mapping[str, Floats] = field(default_factory=dict)
     """(65, 3) by user name: all jobs of the user, then by bucket."""
@@ -42,8 +48,8 @@ class UserHistory:
         """The inverse of `to_dict`."""
         if not isinstance(data, dict) or set(data) != {"all_users", "users"} or not isinstance(data["users"], dict):
             raise InputError("its user history does not consist of all_users and users: train it again")
-        users = {name: _table(rows, BUCKETS + 1) for name, rows in data["users"].items()}
-        return cls(_table(data["all_users"], BUCKETS), users)
+        users = {name: _table(rows, ESTIMATE_BUCKETS + 1) for name, rows in data["users"].items()}
+        return cls(_table(data["all_users"], ESTIMATE_BUCKETS), users)
 
 
 def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
@@ -65,7 +71,7 @@ def user_histories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory
     names, user = _users(ordered)
     estimate, ran = _requested_and_run_s(ordered)
     end = ordered["submit_s"] + ran  # the order of ends, as far as it is known without a schedule
-    parameters = _layout(np.zeros(COUNT), 1, np.inf, UserHistory(), names, np.zeros(0))
+    parameters = _layout(np.zeros(FEATURE_COUNT), 1, np.inf, UserHistory(), names, np.zeros(0))
     histories: dict[int, UserHistory] = {}
     done = 0
     for cut in sorted({min(max(cut, 0), len(ordered)) for cut in cuts}):
@@ -119,28 +125,30 @@ def _layout(
 ) -> Floats:
     """The parameters in one array, in the layout of `linear_batch.score`."""
     count = len(names)
-    statistics = np.zeros((BUCKETS + count + count * BUCKETS, MOMENTS))
-    statistics[:BUCKETS, :STATISTICS] = user_history.all_users
+    statistics = np.zeros((ESTIMATE_BUCKETS + count + count * ESTIMATE_BUCKETS, STATISTICS_PER_CLASS))
+    statistics[:ESTIMATE_BUCKETS, :STATISTICS] = user_history.all_users
     for index, name in enumerate(names):
         if name in user_history.users:
-            first = BUCKETS + count + index * BUCKETS
-            statistics[BUCKETS + index, :STATISTICS] = user_history.users[name][0]
-            statistics[first : first + BUCKETS, :STATISTICS] = user_history.users[name][1:]
+            first = ESTIMATE_BUCKETS + count + index * ESTIMATE_BUCKETS
+            statistics[ESTIMATE_BUCKETS + index, :STATISTICS] = user_history.users[name][0]
+            statistics[first : first + ESTIMATE_BUCKETS, :STATISTICS] = user_history.users[name][1:]
     return np.concatenate([weights, [nodes, count, max_wait_s], statistics.ravel(), user])
 
 
 def _user_history(parameters: Floats, names: list[str]) -> UserHistory:
     """The user history in the parameters: the inverse of `_layout`."""
     count = len(names)
-    size = BUCKETS + count + count * BUCKETS
-    statistics = parameters[HEADER : HEADER + size * MOMENTS].reshape(size, MOMENTS)[:, :STATISTICS]
-    by_class = statistics[BUCKETS + count :].reshape(count, BUCKETS, STATISTICS)
+    size = ESTIMATE_BUCKETS + count + count * ESTIMATE_BUCKETS
+    statistics = parameters[STATISTICS_OFFSET : STATISTICS_OFFSET + size * STATISTICS_PER_CLASS].reshape(
+        size, STATISTICS_PER_CLASS
+    )[:, :STATISTICS]
+    by_class = statistics[ESTIMATE_BUCKETS + count :].reshape(count, ESTIMATE_BUCKETS, STATISTICS)
     users = {
-        name: np.concatenate([statistics[BUCKETS + index][None], by_class[index]])
+        name: np.concatenate([statistics[ESTIMATE_BUCKETS + index][None], by_class[index]])
         for index, name in enumerate(names)
-        if statistics[BUCKETS + index, 0] > 0
+        if statistics[ESTIMATE_BUCKETS + index, 0] > 0
     }
-    return UserHistory(statistics[:BUCKETS].copy(), users)
+    return UserHistory(statistics[:ESTIMATE_BUCKETS].copy(), users)
 
 
 def _rows(numbers: Floats) -> dict[str, list[float]]:

@@ -31,9 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KilowaitError as error:
         if debug:
             raise
-        from kilowait.cli.option_names import with_options
+        from kilowait.cli.option_names import with_option_names
 
-        console.info(f"error: {console.one_line(with_options(str(error), app.options_of(arguments_without_debug)))}")
+        console.info(
+            f"error: {console.one_line(with_option_names(str(error), app.options_of(arguments_without_debug)))}"
+        )
         status = 2
     except MemoryError:
         if debug:

@@ -61,10 +61,10 @@ def clusters(
 def _show_gpus(json: bool) -> None:
     from dataclasses import asdict
 
-    from kilowait.cluster.gpu_catalogue import CATALOGUE
+    from kilowait.cluster.gpu_catalogue import GPU_CATALOGUE
     from kilowait.engine.gpu.settings import PLACEMENTS
 
-    kinds = [CATALOGUE[name] for name in sorted(CATALOGUE)]
+    kinds = [GPU_CATALOGUE[name] for name in sorted(GPU_CATALOGUE)]
     if json:
         console.json_document({"gpus": [asdict(kind) for kind in kinds], "placements": PLACEMENTS})
         return

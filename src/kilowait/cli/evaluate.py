@@ -111,7 +111,7 @@ def evaluate(
     for text in (*notes, *workload.evaluated_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
     if getattr(policy, "skips", False):
-        from kilowait.cli.train_rl import show_on_gpus
+        from kilowait.cli.train_rl import show_gpu_evaluation
         from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
 
         with console.busy("testing the agent ..."):
@@ -119,10 +119,10 @@ def evaluate(
         if json:
             console.json_document({"agent": provenance, "judged": result})
             return
-        show_on_gpus(result)
+        show_gpu_evaluation(result)
         return
     if isinstance(policy, PowerAgent) and scenario.power is not None:
-        from kilowait.cli.train_power import evaluate_on_windows, show_on_energy
+        from kilowait.cli.train_power import evaluate_on_windows, show_energy_evaluation
         from kilowait.experiments.power import make_power_context
 
         power_context = make_power_context(scenario.power, workload.jobs, machine)
@@ -138,7 +138,7 @@ def evaluate(
         if json:
             console.json_document({"agent": provenance, "judged": result})
             return
-        show_on_energy(result)
+        show_energy_evaluation(result)
         return
     policies_by_name: dict[str, Any] = {**{name.strip(): name.strip() for name in policies.split(",")}, "agent": policy}
     with console.busy("testing the agent ..."):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ALIASES", "with_options"]
+__all__ = ["with_option_names"]
 
 ALIASES: Mapping[str, str] = {
     "window_jobs": "window",
@@ -23,7 +23,7 @@ _VALUE = r"'[^']*'|\"[^\"]*\"|True|False|-?\d[\w.]*%?"
 _ARGUMENT = re.compile(rf"(?<![\w:.,=+'\"/-])(--)?([a-z]\w*(?:-\w+)*)(?:=({_VALUE}))?(?![\w=(:/'\"-]|\.\w)")
 
 
-def with_options(text: str, options: Mapping[str, Any]) -> str:
+def with_option_names(text: str, options: Mapping[str, Any]) -> str:
     """The text with arguments spelled as options: ``at_limit='kill'`` becomes ``--at-limit kill``.
 
     Only arguments that the command has an option for are replaced: ``name=value`` where the value is a literal, names

@@ -16,7 +16,7 @@ __all__ = [
     "AtLimit",
     "BackfillDepth",
     "BackfillOrder",
-    "By",
+    "ByClass",
     "Carbon",
     "CarbonScope",
     "CheckpointInterval",
@@ -405,7 +405,7 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Worker processes. By default chosen by the amount of work."),
 ]
-By = Annotated[
+ByClass = Annotated[
     str | None,
     typer.Option(
         "--by", metavar="KIND", help="Also show results by class of job: size, runtime, user, account, queue, qos."

@@ -11,7 +11,7 @@ import typer
 
 from kilowait.cli import console, options
 
-__all__ = ["app", "pareto", "show_front"]
+__all__ = ["app", "show_front"]
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 

@@ -68,7 +68,7 @@ Threads = Annotated[
 Seed = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
 ]
-HISTORIES = ("auto", "log", "simulated")
+HISTORY_SOURCES = ("auto", "log", "simulated")
 
 _FEATURES = """\b
 Examples:
@@ -176,12 +176,12 @@ def score(
     from kilowait.experiments.evaluate_predictors import evaluate_predictors
     from kilowait.experiments.prediction_task import models_for
     from kilowait.predict.models import PredictionModel
-    from kilowait.predict.scores import CLASSES
+    from kilowait.predict.scores import JOB_CLASSES
 
-    if by is not None and by not in CLASSES:
+    if by is not None and by not in JOB_CLASSES:
         from kilowait.errors import UnknownNameError
 
-        raise UnknownNameError("class of jobs", by, CLASSES)
+        raise UnknownNameError("class of jobs", by, JOB_CLASSES)
     for name in (models or "").split(",") if models is not None else ():
         PredictionModel.of(name)  # raises for a misspelt name before the log is read
     loaded = _prepared(_task(context, trace))
@@ -340,13 +340,13 @@ def describe(folder: Folder, json: options.Json = False) -> None:
 def _task(context: typer.Context, trace: str) -> PredictionTask:
     """The prediction task that the options of the running command describe."""
     from kilowait.errors import UnknownNameError
-    from kilowait.experiments.evaluate_predictors import HISTORIES
+    from kilowait.experiments.evaluate_predictors import HISTORY_SOURCES
     from kilowait.experiments.prediction_task import PredictionTask
 
     names = {field.name for field in dataclasses.fields(PredictionTask)} - {"trace"}
     values = {name: value for name, value in context.params.items() if name in names}
-    if values["history"] not in HISTORIES:
-        raise UnknownNameError("history", values["history"], HISTORIES)
+    if values["history"] not in HISTORY_SOURCES:
+        raise UnknownNameError("history", values["history"], HISTORY_SOURCES)
     return PredictionTask(trace=trace, **values)
 
 

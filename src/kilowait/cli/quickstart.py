@@ -36,13 +36,13 @@ def quickstart(
     last 20 %, which were not used for training. The same seed gives the same results.
     """
     from kilowait.cli.output.compare import show_fairness, show_sentences, show_table
-    from kilowait.experiments.quickstart import FAST, FULL
+    from kilowait.experiments.quickstart import FAST_SIZE, FULL_SIZE
     from kilowait.experiments.quickstart import quickstart as run
 
     began = time.perf_counter()
     result = run(
         out,
-        FAST if fast else FULL,
+        FAST_SIZE if fast else FULL_SIZE,
         seed=seed,
         command=console.command(context),
         date=console.today(),

@@ -92,7 +92,7 @@ def simulate(
     forecast: options.Forecast = "perfect",
     log_start: options.LogStart = None,
     repeat_signals: options.RepeatSignals = False,
-    by: options.By = None,
+    by: options.ByClass = None,
     json: options.Json = False,
     out: options.Out = None,
     force: options.Force = False,

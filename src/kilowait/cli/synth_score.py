@@ -69,7 +69,7 @@ def score(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
     from kilowait.experiments.synthetic_score import save_score
-    from kilowait.experiments.synthetic_score import score as scored
+    from kilowait.experiments.synthetic_score import score_synthetic as scored
 
     if out is not None:
         check_writable(out, force=force)

@@ -107,9 +107,9 @@ app.command(epilog=EXAMPLES)(anonymize)
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the logs of the Parallel Workloads Archive that can be fetched."""
-    from kilowait.traces import CATALOGUE
+    from kilowait.traces import ARCHIVE_LOGS
 
-    names = {name: place.rpartition("/")[2] for name, place in CATALOGUE.items()}
+    names = {name: place.rpartition("/")[2] for name, place in ARCHIVE_LOGS.items()}
     if json:
         console.json_document([{"name": name, "file": file} for name, file in names.items()])
         return

@@ -11,11 +11,11 @@ import typer
 from kilowait.cli import console, options, train_synthetic
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["BASELINES", "LONGER", "train_batch_agent"]
+__all__ = ["BASELINES", "TRAIN_LONGER_HINT", "train_batch_agent"]
 
 BASELINES = ("fcfs", "sjf", "saf", "f1", "wfp3")
 """Policies that a trained agent is compared with."""
-LONGER = "to train longer, repeat the command with more --generations and --resume"
+TRAIN_LONGER_HINT = "to train longer, repeat the command with more --generations and --resume"
 
 
 def train_batch_agent(
@@ -50,7 +50,7 @@ def train_batch_agent(
     )  # raises if the log is too short
     generated = train_synthetic.generated_jobs(context, scenario, workload, machine, training.seed)
     with console.steps(training.generations) as step, resumable(state, resume=resume):
-        agent, history = train_batch.train(
+        agent, history = train_batch.train_linear_agent(
             workload.jobs,
             machine,
             training,
@@ -87,7 +87,7 @@ def train_batch_agent(
     show_comparisons([evaluation], [workload])
     print(f"\n{search_outcome(agent)}")
     print(f"written to {out}; use it with: kilowait compare --policies saf,agent:{out / 'agent.json'}")
-    print(LONGER)
+    print(TRAIN_LONGER_HINT)
 
 
 def search_outcome(agent: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from kilowait.cli import console, options
-from kilowait.cli.train_batch import LONGER
+from kilowait.cli.train_batch import TRAIN_LONGER_HINT
 from kilowait.cli.train_resume import resumable, state_folder
 
 __all__ = ["train_gpu_agent"]
@@ -19,7 +19,7 @@ def train_gpu_agent(
     context: typer.Context, trace: str, out: Path, settings: Mapping[str, Any], *, resume: bool, json: bool, force: bool
 ) -> None:
     """Train on the first 60 % of the log, validate on the next 20 %, test on the rest; write everything to a folder."""
-    from kilowait.cli.train_rl import show_on_gpus
+    from kilowait.cli.train_rl import show_gpu_evaluation
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
@@ -71,6 +71,6 @@ def train_gpu_agent(
     print(f"the best policy on the training jobs is {start_description(agent)}")
     if agent.provenance["policy_kept"]:
         print("no candidate of the search is significantly better on the validation jobs: the agent is that policy")
-    show_on_gpus(evaluation)
+    show_gpu_evaluation(evaluation)
     print(f"\nwritten to {out}; use it with: kilowait compare --policies srtf,agent:{out / 'agent.json'}")
-    print(LONGER)
+    print(TRAIN_LONGER_HINT)

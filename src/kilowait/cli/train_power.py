@@ -9,10 +9,10 @@ from typing import Any
 import typer
 
 from kilowait.cli import console, options
-from kilowait.cli.train_batch import LONGER
+from kilowait.cli.train_batch import TRAIN_LONGER_HINT
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["evaluate_on_test_jobs", "evaluate_on_windows", "show_on_energy", "train_power_agent"]
+__all__ = ["evaluate_on_test_jobs", "evaluate_on_windows", "show_energy_evaluation", "train_power_agent"]
 
 
 def train_power_agent(
@@ -30,7 +30,7 @@ def train_power_agent(
     force: bool,
 ) -> None:
     """Search the weights of a linear power agent with CMA-ES, test it, and write everything to a folder."""
-    from kilowait.agents.linear_power.agent import WEIGHTS
+    from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS
     from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import train_power
@@ -85,7 +85,7 @@ def train_power_agent(
         out,
         agent,
         history,
-        WEIGHTS,
+        WEIGHT_MEANINGS,
         scenario={
             **scenario.to_dict(),
             "training": {
@@ -103,12 +103,12 @@ def train_power_agent(
     if json:
         console.json_document({"agent": agent.provenance, "judged": evaluation, "out": out})
         return
-    show_on_energy(evaluation)
+    show_energy_evaluation(evaluation)
     print(
         f"\nwritten to {out}; use it with: kilowait simulate --policy "
         f"agent:{out / 'agent.json'} --power ... --power-controls {power_controls}"
     )
-    print(LONGER)
+    print(TRAIN_LONGER_HINT)
 
 
 def evaluate_on_test_jobs(
@@ -169,7 +169,7 @@ def _windows_of(later: Any, window_jobs: int) -> list[Any]:
     return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
 
 
-def show_on_energy(evaluation: Mapping[str, Any]) -> None:
+def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results with energy, and how the agent compares with the Pareto front."""
     from kilowait.units import format_duration
 

@@ -12,10 +12,10 @@ import typer
 from kilowait import agents
 from kilowait.cli import console, options, train_synthetic
 from kilowait.cli.train_batch import BASELINES
-from kilowait.cli.train_power import evaluate_on_test_jobs, show_on_energy
+from kilowait.cli.train_power import evaluate_on_test_jobs, show_energy_evaluation
 from kilowait.cli.train_resume import resumable, state_folder
 
-__all__ = ["show_on_gpus", "train_network"]
+__all__ = ["show_gpu_evaluation", "train_network"]
 
 
 def train_network(
@@ -162,9 +162,9 @@ def train_network(
         show_front(front)
         console.note("the comparison with policies uses equal weights")
     if power is not None:
-        show_on_energy(evaluation)
+        show_energy_evaluation(evaluation)
     elif machine.node_level:
-        show_on_gpus(evaluation)
+        show_gpu_evaluation(evaluation)
     else:
         for note in evaluation["notes"]:
             console.note(note)
@@ -210,7 +210,7 @@ def _evaluated_on_gpus(agent: Any, later: Any, machine: Any, training: Any) -> d
         return evaluate_gpu.evaluate_gpu_agent(agent, windows, machine, seed=training.seed)
 
 
-def show_on_gpus(evaluation: Mapping[str, Any]) -> None:
+def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
     from kilowait.units import format_duration
 

@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario_inputs import Workload
     from kilowait.experiments.synthetic_training import SyntheticJobs
 
-__all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "refuse_generated", "synthetic_record"]
+__all__ = [
+    "CurriculumOption",
+    "GeneratorFoldersOption",
+    "SyntheticJobsOption",
+    "SyntheticShareOption",
+    "generated_jobs",
+    "refuse_generated",
+    "synthetic_record",
+]
 
-Folders = Annotated[
+GeneratorFoldersOption = Annotated[
     str | None,
     typer.Option(
         "--synthetic",
@@ -26,7 +34,7 @@ Folders = Annotated[
         show_default=False,
     ),
 ]
-Share = Annotated[
+SyntheticShareOption = Annotated[
     float | None,
     typer.Option(
         "--synthetic-share",
@@ -36,7 +44,7 @@ Share = Annotated[
         show_default=False,
     ),
 ]
-Curriculum = Annotated[
+CurriculumOption = Annotated[
     str | None,
     typer.Option(
         "--synthetic-curriculum",
@@ -46,7 +54,7 @@ Curriculum = Annotated[
         show_default=False,
     ),
 ]
-Jobs = Annotated[
+SyntheticJobsOption = Annotated[
     int | None,
     typer.Option(
         "--synthetic-jobs",

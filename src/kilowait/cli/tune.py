@@ -97,7 +97,7 @@ def tune(
     from kilowait.units import parse_duration
 
     tuning_folder.optuna_or_error()
-    defaults = tune.defaults(algo)
+    defaults = tune.default_hyperparameters(algo)
     training = RLTraining(
         algo=algo,
         network=network,

@@ -10,12 +10,12 @@ from typing import Any
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["CATALOGUE", "PRECISIONS", "GpuType", "gpu"]
+__all__ = ["GPU_CATALOGUE", "FLOPS_PRECISIONS", "GpuType", "gpu"]
 
 IDLE_SHARE = 0.15
 """Idle power as a share of the TDP, where it is not known."""
 
-PRECISIONS = ("fp64", "fp32", "fp16")
+FLOPS_PRECISIONS = ("fp64", "fp32", "fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class GpuType:
         >>> gpu("K80").tflops("fp16"), gpu("T4").tflops("fp16")
         (4.113, 65.0)
         """
-        if precision not in PRECISIONS:
-            raise UnknownNameError("precision", precision, PRECISIONS)
+        if precision not in FLOPS_PRECISIONS:
+            raise UnknownNameError("precision", precision, FLOPS_PRECISIONS)
         rate = float(getattr(self, f"{precision}_tflops"))
         return self.fp32_tflops if precision == "fp16" and math.isnan(rate) else rate
 
@@ -94,9 +94,9 @@ def _gpu_type(row: dict[str, Any]) -> GpuType:
 
 _ROWS = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))["gpu"]
 
-CATALOGUE: dict[str, GpuType] = {row["name"]: _gpu_type(row) for row in _ROWS}
+GPU_CATALOGUE: dict[str, GpuType] = {row["name"]: _gpu_type(row) for row in _ROWS}
 """Name to type."""
 
 # Lower case for case-insensitive suggestions.
-_NAMES = [known.lower() for kind in CATALOGUE.values() for known in (kind.name, *kind.aliases)]
-_BY_NAME = {_plain(name): kind for kind in CATALOGUE.values() for name in (kind.name, *kind.aliases)}
+_NAMES = [known.lower() for kind in GPU_CATALOGUE.values() for known in (kind.name, *kind.aliases)]
+_BY_NAME = {_plain(name): kind for kind in GPU_CATALOGUE.values() for name in (kind.name, *kind.aliases)}

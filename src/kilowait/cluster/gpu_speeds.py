@@ -7,7 +7,7 @@ Speed 1 corresponds to the job's `runtime_s` on a reference type. Sources of a s
 - *roofline*: from FLOPS and bandwidth of the two types. A rough estimate: on Gavel's throughputs its error is a
   factor of 1.8 (root mean square of logarithms), and it misses workloads that are slower on the newer GPU.
 
-`first_known` takes each cell from the first table that has a value.
+`fill_unknown_speeds` takes each cell from the first table that has a value.
 """
 
 from __future__ import annotations
@@ -23,26 +23,24 @@ import numpy.typing as npt
 
 from kilowait.cluster.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import GpuType, gpu
-from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
+from kilowait.cluster.gpu_throughputs import GAVEL_THROUGHPUTS, Throughputs, read_throughputs
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = [
-    "GAVEL",
-    "SOURCES",
+    "GAVEL_THROUGHPUTS",
+    "SPEED_SOURCES",
     "Speeds",
-    "Throughputs",
-    "first_known",
+    "fill_unknown_speeds",
     "constant_speeds",
     "gpu_types",
     "measured_speeds",
-    "read_throughputs",
-    "roofline",
+    "roofline_speeds",
     "speeds_for",
 ]
 
 Floats = npt.NDArray[np.float64]
 
-SOURCES = ("unknown", "given", "measured", "roofline")
+SPEED_SOURCES = ("unknown", "given", "measured", "roofline")
 """Source of a speed, by code."""
 
 
@@ -82,7 +80,7 @@ class Speeds:
     spread: Floats
     """(types, jobs): factor on the speed (0 to 1] of a job whose GPUs are on more nodes than necessary."""
     source: npt.NDArray[np.int8]
-    """(types, jobs): index into `SOURCES`."""
+    """(types, jobs): index into `SPEED_SOURCES`."""
 
     def __post_init__(self) -> None:
         for name in ("speed", "spread", "source"):
@@ -122,8 +120,8 @@ class Speeds:
         """
         rows = {}
         for name, codes in zip(self.types, self.source, strict=True):
-            counts = np.bincount(codes, minlength=len(SOURCES)).tolist()
-            rows[name] = {kind: count for kind, count in zip(SOURCES, counts, strict=True) if count}
+            counts = np.bincount(codes, minlength=len(SPEED_SOURCES)).tolist()
+            rows[name] = {kind: count for kind, count in zip(SPEED_SOURCES, counts, strict=True) if count}
         return rows
 
 
@@ -165,7 +163,7 @@ def constant_speeds(
 
 
 def measured_speeds(
-    jobs: JobColumns, types: Sequence[str], throughputs: Throughputs = GAVEL, reference: str = "V100"
+    jobs: JobColumns, types: Sequence[str], throughputs: Throughputs = GAVEL_THROUGHPUTS, reference: str = "V100"
 ) -> Speeds:
     """Speeds from measured throughputs, by the jobs' `model` and `gpus`.
 
@@ -202,7 +200,7 @@ def measured_speeds(
     return _speeds_table(jobs, types, speed, spread, "measured")
 
 
-def roofline(
+def roofline_speeds(
     jobs: JobColumns,
     types: Sequence[str],
     reference: str = "V100",
@@ -254,7 +252,7 @@ def roofline(
     return _speeds_table(jobs, types, speed, np.ones(speed.shape), "roofline")
 
 
-def first_known(first: Speeds, *others: Speeds) -> Speeds:
+def fill_unknown_speeds(first: Speeds, *others: Speeds) -> Speeds:
     """The first table with its unknown cells filled from the second, and so on.
 
     >>> from kilowait.jobs import JobTable
@@ -279,12 +277,12 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
 def _speeds_table(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
     """Build the table; jobs without GPUs have speed 1 everywhere, GPU jobs 0 on nodes without GPUs."""
     without_gpus = _gpus(jobs) == 0
-    codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
+    codes = np.where(np.isnan(speed), 0, SPEED_SOURCES.index(source)).astype(np.int8)
     for row, name in enumerate(types):
         known = without_gpus if name else np.ones(len(jobs), bool)
         speed[row, known] = np.where(without_gpus[known], 1.0, 0.0)
         spread[row, known] = 1.0
-        codes[row, known] = SOURCES.index("given")
+        codes[row, known] = SPEED_SOURCES.index("given")
     return Speeds(tuple(types), speed, spread, codes)
 
 
@@ -333,11 +331,11 @@ def speeds_for(text: str, jobs: JobColumns, cluster: Cluster) -> Speeds | None:
         return None
     types = gpu_types(cluster)
     reference = str(jobs.meta.get("reference_gpu", "V100"))
-    estimated = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
+    estimated = [roofline_speeds(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
     if text.strip().lower() == "roofline":
-        return first_known(*estimated)
-    table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
-    return first_known(measured_speeds(jobs, types, table, reference), *estimated)
+        return fill_unknown_speeds(*estimated)
+    table = GAVEL_THROUGHPUTS if text.strip().lower() == "auto" else _throughputs(text)
+    return fill_unknown_speeds(measured_speeds(jobs, types, table, reference), *estimated)
 
 
 @cache

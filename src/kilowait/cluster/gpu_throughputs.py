@@ -14,7 +14,7 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["GAVEL", "Throughputs", "read_throughputs"]
+__all__ = ["GAVEL_THROUGHPUTS", "Throughputs", "read_throughputs"]
 
 Table = Mapping[str, Mapping[tuple[str, int], float]]
 """GPU type -> (workload, number of GPUs) -> steps per second of all GPUs together."""
@@ -102,7 +102,7 @@ _ONE_GPU = {
     "Transformer (batch size 128)": (0.982, 3.074, 5.446),
 }
 
-GAVEL = Throughputs(
+GAVEL_THROUGHPUTS = Throughputs(
     {
         kind: {(model, 1): rates[column] for model, rates in _ONE_GPU.items()}
         for column, kind in enumerate(("k80", "p100", "v100"))

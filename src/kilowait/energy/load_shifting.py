@@ -31,7 +31,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
-__all__ = ["GAIA_SLACK_S", "RULES", "shift_jobs"]
+__all__ = ["GAIA_SLACK_S", "SHIFT_RULES", "shift_jobs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -278,14 +278,14 @@ _AT_SUBMISSION: dict[str, tuple[Callable[[ShiftableJobs, Series], Floats], bool]
     "carbon_time": (_by_mean(lambda increase, wait, length: increase * length / (wait + length)), True),
 }
 """Name to the rule, and whether it uses the signal over the whole job rather than at its start."""
-RULES = (*_AT_SUBMISSION, "threshold")
+SHIFT_RULES = (*_AT_SUBMISSION, "threshold")
 """Names of the load-shifting rules."""
 
 
 def _rule(rule: str) -> ChooseStart:
     name, *settings = rule.strip().split(":")
-    if name not in RULES:
-        raise UnknownNameError("load-shifting rule", name, RULES)
+    if name not in SHIFT_RULES:
+        raise UnknownNameError("load-shifting rule", name, SHIFT_RULES)
     values = {"percentile": "30"} if name == "threshold" else {}
     for setting in settings:
         key, equals, value = setting.partition("=")

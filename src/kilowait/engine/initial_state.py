@@ -22,8 +22,8 @@ from kilowait.engine.kernels.state import (
     State,
 )
 from kilowait.engine.pools import CORES, GPUS, MEMORY, NODES, WATTS, ResourcePools
-from kilowait.engine.run_times import JobTimes, resolve_job_times
-from kilowait.engine.settings import OVERRUN, Settings
+from kilowait.engine.run_times import RunTimes, resolve_run_times
+from kilowait.engine.settings import OVERRUN_RULES, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
@@ -51,7 +51,7 @@ def build_initial_state(
     need, pool_need = _needs(jobs, machine)
     preference_row, preference = _preferences(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, preference_row, preference, settings)
-    times = resolve_job_times(jobs, settings.at_limit, limited=policy.predicts)
+    times = resolve_run_times(jobs, settings.at_limit, limited=policy.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -68,7 +68,7 @@ def build_initial_state(
     clock["time_dependent"] = policy.time_dependent
     clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent
     clock["per_event"] = settings.schedule_per == "event"
-    clock["overrun"] = OVERRUN[settings.overrun]
+    clock["overrun"] = OVERRUN_RULES[settings.overrun]
     clock["balance"] = settings.placement == "balance"
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
@@ -287,7 +287,7 @@ def _users(jobs: JobTable) -> tuple[Ints, int]:
     return number.astype(np.int64), len(names)
 
 
-def _job_records(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
+def _job_records(jobs: JobTable, times: RunTimes) -> npt.NDArray[Any]:
     """The job records that policies may read."""
     view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
     # submit_s, since_first_s and number are written when a job arrives

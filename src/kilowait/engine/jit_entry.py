@@ -15,22 +15,30 @@ from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.kernels import conservative, event_loop, queue, scheduling_pass, starts_and_reservations
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
+from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
-__all__ = ["FOUR_NUMBERS", "PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
+__all__ = [
+    "FOUR_NUMBERS_SIGNATURE",
+    "PARAMETERS_TYPE",
+    "SCORE_SIGNATURE",
+    "SCORE_FUNCTION_TYPE",
+    "compiled_kernel",
+    "no_score",
+    "no_score_compiled",
+]
 
-SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
+SCORE_SIGNATURE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
 """Signature of a priority policy: (job, now, parameters) to score."""
 
-FOUR_NUMBERS = types.UniTuple(types.float64, 4)(*SCORE.args)
+FOUR_NUMBERS_SIGNATURE = types.UniTuple(types.float64, 4)(*SCORE_SIGNATURE.args)
 """Signature of a function that returns four values for a job."""
 
-SCORER = types.FunctionType(SCORE)
-PARAMETERS = types.float64[::1]
+SCORE_FUNCTION_TYPE = types.FunctionType(SCORE_SIGNATURE)
+PARAMETERS_TYPE = types.float64[::1]
 
 
 def no_score(job: Any, now: float, parameters: Any) -> float:
@@ -41,7 +49,7 @@ def no_score(job: Any, now: float, parameters: Any) -> float:
 @cache
 def no_score_compiled() -> Any:
     """`no_score`, compiled."""
-    return compile_entry(no_score, SCORE)
+    return compile_entry(no_score, SCORE_SIGNATURE)
 
 
 def _advance(t: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
@@ -110,13 +118,13 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 
 @cache
-def compiled(name: str) -> Callable[..., Any]:
+def compiled_kernel(name: str) -> Callable[..., Any]:
     """The kernel of that name: run, run_conservative, advance, schedule, begin, start, reserve or hold.
 
     The first use compiles it and logs a warning; later processes load it from the cache.
     """
     job, state = types.int64, _state_type()
-    score = (SCORER, PARAMETERS)
+    score = (SCORE_FUNCTION_TYPE, PARAMETERS_TYPE)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
         "run": (event_loop.run, types.void(state, *score, *score)),
         "run_conservative": (event_loop.run_conservative, types.void(state, *score, *score)),
@@ -129,7 +137,7 @@ def compiled(name: str) -> Callable[..., Any]:
     }
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name):
-        logging.getLogger("kilowait").warning("compiling the simulator, once, for about 20 s%s", kept_where())
+        logging.getLogger("kilowait").warning("compiling the simulator, once, for about 20 s%s", cache_location_text())
     return compile_entry(function, signature)
 
 

@@ -13,14 +13,14 @@ from numba import types
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.initial_state_with_power_controls import build_power_state
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.jit_entry import PARAMETERS, SCORER, no_score
+from kilowait.engine.jit_entry import PARAMETERS_TYPE, SCORE_FUNCTION_TYPE, no_score
 from kilowait.engine.kernels import conservative, node_sleep, node_wake, queue, starts_and_reservations
 from kilowait.engine.kernels import event_loop_with_power_controls as event_loop
 from kilowait.engine.kernels import reservations_with_power_controls as reservations
 from kilowait.engine.kernels import scheduling_pass_with_power_controls as scheduling_pass
 from kilowait.engine.kernels import trial_starts_with_power_controls as trial_starts
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
+from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
 from kilowait.engine.pools import resource_pools
@@ -129,7 +129,7 @@ def _sleep(t: Any, group: int, nodes: int) -> int:
 def compiled_power_kernel(name: str) -> Callable[..., Any]:
     """Like `jit_entry.compiled`, for runs with power controls; also wake and sleep."""
     job, state = types.int64, _state_type()
-    score = (SCORER, PARAMETERS)
+    score = (SCORE_FUNCTION_TYPE, PARAMETERS_TYPE)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
         "run": (event_loop.run, types.void(state, *score, *score)),
         "run_conservative": (event_loop.run_conservative, types.void(state, *score, *score)),
@@ -145,7 +145,7 @@ def compiled_power_kernel(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with power controls, once, for about a minute%s", kept_where()
+            "compiling the simulator with power controls, once, for about a minute%s", cache_location_text()
         )
     return compile_entry(function, signature)
 

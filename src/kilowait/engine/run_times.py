@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 
-__all__ = ["JobTimes", "resolve_job_times"]
+__all__ = ["RunTimes", "resolve_run_times"]
 
 Floats = npt.NDArray[np.float64]
 MIN_PLANNED_S = 1.0
 """Minimum planned time: a job planned with 0 s would reserve nothing."""
 
 
-class JobTimes(NamedTuple):
+class RunTimes(NamedTuple):
     """Run times of each job, seconds."""
 
     run_s: Floats
@@ -33,7 +33,7 @@ class JobTimes(NamedTuple):
     """Expected value of 10 s / run time, at most 1."""
 
 
-def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool = False) -> JobTimes:
+def resolve_run_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool = False) -> RunTimes:
     """Run times from the job table and `at_limit`; `limited`: without column `limit_s`, estimates are limits.
 
     >>> jobs = JobTable(
@@ -65,7 +65,7 @@ def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     expected_inverse_runtime = 10.0 / np.maximum(estimate, 10.0)
     if "expected_inverse_runtime" in jobs:
         expected_inverse_runtime = _known(jobs["expected_inverse_runtime"], expected_inverse_runtime)
-    return JobTimes(run, estimate, planned, limit, overrun_planned, expected_inverse_runtime)
+    return RunTimes(run, estimate, planned, limit, overrun_planned, expected_inverse_runtime)
 
 
 def _known(values: Floats, default: Floats | float) -> Floats:

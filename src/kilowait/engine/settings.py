@@ -10,10 +10,10 @@ from kilowait.engine.kernels.overrun import DOUBLE, QUANTILE, STEPS
 from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["OVERRUN", "Settings"]
+__all__ = ["OVERRUN_RULES", "Settings"]
 
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
-OVERRUN = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
+OVERRUN_RULES = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
 """Rules for the expected end of a running job that has exceeded it, by name."""
 
 
@@ -50,7 +50,7 @@ class Settings:
             ("schedule_per", ("instant", "event")),
             ("placement", ("first", "balance")),
             ("on_oversized", ("error", "drop")),
-            ("overrun", tuple(OVERRUN)),
+            ("overrun", tuple(OVERRUN_RULES)),
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)

@@ -98,7 +98,7 @@ class Simulator:
         self.power_controls = PowerControls() if power_controls is None and shifted else power_controls
         self._state: Any
         if self.power_controls is None:
-            self._kernel = jit_entry.compiled
+            self._kernel = jit_entry.compiled_kernel
             self._state = build_initial_state(self.table, self._machine, self.settings, self.policy, backfill_policy)
         else:
             self._kernel = compiled_power_kernel
@@ -264,7 +264,7 @@ class Simulator:
     def _start(self, job: int, group: int, level: int, apply: bool) -> int:
         """The group on which the job starts (or could start); -1: none."""
         if self.power_controls is None:
-            return int(jit_entry.compiled("start")(self._state, job, group, apply))
+            return int(jit_entry.compiled_kernel("start")(self._state, job, group, apply))
         return int(self._kernel("start")(self._state, job, group, level, apply))
 
     def can_reserve(self, job: int) -> bool:

@@ -16,8 +16,8 @@ from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
-from kilowait.envs.kernels.batch_env_states import COPY, prepare_log_arrays, stack_states
-from kilowait.envs.kernels.batch_env_step import ENV_SETTINGS, StepBuffers, scoring, step_for
+from kilowait.envs.kernels.batch_env_states import COPY_RECORD, prepare_log_arrays, stack_states
+from kilowait.envs.kernels.batch_env_step import ENV_SETTINGS, StepBuffers, compiled_batch_step, static_score_kernel
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY, ObservationSpec, fixed_features
 from kilowait.envs.reward_terms import TERMS, Reward, user_numbers
 from kilowait.errors import InputError
@@ -125,7 +125,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         buffers = StepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
-            copies=np.zeros(copies, COPY).view(np.recarray),
+            copies=np.zeros(copies, COPY_RECORD).view(np.recarray),
             jobs=np.zeros((copies, spec.slots, len(spec.features)), np.float32),
             mask=np.zeros((copies, spec.actions), np.int8),
             summary=np.zeros((copies, len(spec.summary)), np.float32),
@@ -140,7 +140,7 @@ class BatchedSimulator(BatchedSimulatorBase):
             finished=np.zeros((copies, 3 + terms)),
         )
         buffers.copies["arrival_rate"] = 1.0
-        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
+        super().__init__(compiled_batch_step(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""
@@ -165,7 +165,9 @@ def static_scores(
             job_records["since_first_s"] = job_records["submit_s"] - jobs["submit_s"][0]
             job_records["number"] = np.arange(len(jobs))
             scores.append(np.zeros(len(jobs)))
-            scoring()(np.asarray(job_records), scores[-1], policy.score, np.ascontiguousarray(values, np.float64))
+            static_score_kernel()(
+                np.asarray(job_records), scores[-1], policy.score, np.ascontiguousarray(values, np.float64)
+            )
     orders = [np.argsort(values, kind="stable") for values in scores]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(

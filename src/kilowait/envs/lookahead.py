@@ -17,7 +17,7 @@ from numba import types
 
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.jit_entry import PARAMETERS_TYPE, SCORE_FUNCTION_TYPE
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.queue import end_pass
@@ -27,7 +27,7 @@ from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcou
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
-from kilowait.envs.kernels.batch_env_decision import HEAD, any_fits, apply, eligible, zero_score
+from kilowait.envs.kernels.batch_env_decision import HEAD, any_fits, apply_choice, eligible, zero_score
 from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,
@@ -40,7 +40,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
 
-__all__ = ["OBJECTIVES", "LOOKAHEAD", "LookAhead"]
+__all__ = ["LOOKAHEAD", "LookAhead"]
 
 OBJECTIVES = ("bsld", "wait")
 """Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
@@ -200,7 +200,7 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
             chosen = best_choice(a, score, parameters)
             if chosen < 0:
                 break
-            apply(s, s, s.queue[k.queue_lo + chosen].job)
+            apply_choice(s, s, s.queue[k.queue_lo + chosen].job)
         if k.depth > 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
                 s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].time_dependent, score, parameters)
@@ -210,7 +210,7 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
 
 @cache
 def _compiled(state: Any, work_arrays: Any) -> Callable[..., Any]:
-    return compile_entry(_run, types.void(state, work_arrays, SCORER, PARAMETERS), "envs")
+    return compile_entry(_run, types.void(state, work_arrays, SCORE_FUNCTION_TYPE, PARAMETERS_TYPE), "envs")
 
 
 def run_for(state: State, work_arrays: LookaheadState) -> Callable[..., Any]:

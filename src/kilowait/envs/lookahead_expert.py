@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.jit_entry import PARAMETERS_TYPE, SCORE_FUNCTION_TYPE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.state import State
 from kilowait.envs.batched_sim import DecisionSettings
@@ -170,7 +170,9 @@ def _choose(t: Any, buffers: Any, a: Any, actions: Any, score: Any, parameters: 
 @cache
 def _compiled(states: Any, buffers: Any, work_arrays: Any) -> Callable[..., Any]:
     number = types.int64
-    signature = types.void(states, buffers, work_arrays, types.int64[::1], SCORER, PARAMETERS, number, number)
+    signature = types.void(
+        states, buffers, work_arrays, types.int64[::1], SCORE_FUNCTION_TYPE, PARAMETERS_TYPE, number, number
+    )
     return compile_entry(_choose, signature, "envs")
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.run_times import resolve_job_times
+from kilowait.engine.run_times import resolve_run_times
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
 __all__ = [
-    "EDGES",
     "FEATURES",
     "PREFERENCE_PREFIX",
     "SUMMARY",
@@ -141,7 +140,7 @@ def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
             "prediction_features is True and the jobs have no predicted run times (column planned_s); predict run "
             "times first, or set prediction_features to False"
         )
-    times = resolve_job_times(jobs)
+    times = resolve_run_times(jobs)
     estimate = np.maximum(times.estimate_s, 1.0)
     limit_s = jobs.column("limit_s")
     request = np.where(np.isnan(limit_s), estimate, np.maximum(limit_s, 1.0))

@@ -28,16 +28,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = [
-    "MODES",
-    "BatchVectorEnv",
-    "EngineVectorEnv",
-    "check_sizes",
-    "kernel_autoreset",
-    "plain_jobs",
-    "default_reward",
-    "observation_space_of",
-]
+__all__ = ["BatchVectorEnv", "EngineVectorEnv", "check_sizes", "kernel_autoreset", "plain_jobs", "default_reward"]
 
 MODES = {AutoresetMode.NEXT_STEP: NEXT_STEP, AutoresetMode.SAME_STEP: SAME_STEP, AutoresetMode.DISABLED: DISABLED}
 """Gymnasium's autoreset modes, as the kernels number them."""

@@ -20,16 +20,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
-__all__ = [
-    "StartedJobColumns",
-    "WaitIntervals",
-    "capacity_at",
-    "evaluated_mask",
-    "left_queue_s",
-    "started_jobs",
-    "summary",
-    "waits",
-]
+__all__ = ["StartedJobColumns", "capacity_at", "evaluated_mask", "left_queue_s", "started_jobs", "summary", "waits"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -16,17 +16,9 @@ import numpy as np
 from kilowait.evaluation.job_measures import Floats, started_jobs
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
-from kilowait.synth.fidelity.distances import Shares, distance, shares
+from kilowait.synth.fidelity.distances import EmpiricalDistributions, distance, empirical_distributions
 
-__all__ = [
-    "NEAR",
-    "RunSimilarity",
-    "BinnedSeries",
-    "compare_runs",
-    "run_distributions",
-    "series_of_run",
-    "share_curves",
-]
+__all__ = ["RunSimilarity", "compare_runs", "run_distributions", "series_of_run", "share_curves"]
 
 BOUND_S = 10.0
 HOUR_S = 3600.0
@@ -88,10 +80,12 @@ def compare_runs(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) ->
     return tuple(similarities)
 
 
-def share_curves(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) -> dict[str, Shares]:
+def share_curves(real: Mapping[str, Floats], synthetic: Mapping[str, Floats]) -> dict[str, EmpiricalDistributions]:
     """The distribution functions compared by `compare_runs`, for plotting."""
     return {
-        name: shares(values, synthetic[name]) for name, values in real.items() if len(values) and len(synthetic[name])
+        name: empirical_distributions(values, synthetic[name])
+        for name, values in real.items()
+        if len(values) and len(synthetic[name])
     }
 
 

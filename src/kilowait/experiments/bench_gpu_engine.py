@@ -9,7 +9,7 @@ from pathlib import Path
 import kilowait as kw
 from kilowait.synth import gpu_workload
 
-__all__ = ["POD_LIST", "first_fit_s", "fgd_run", "pods_of"]
+__all__ = ["first_fit_s", "fgd_run", "pods_of"]
 
 POD_LIST = Path("gpu", "alibaba_v2023", "openb_pod_list_default.csv.gz")
 """Path of the list of pods in the folder of real logs."""

@@ -16,10 +16,10 @@ from kilowait.energy import PowerModel
 from kilowait.experiments.bench import NODES, POWER_CONTROLS, SEED, interleaved_ratio
 from kilowait.jobs import JobTable
 
-__all__ = ["ratios"]
+__all__ = ["run_time_ratios"]
 
 
-def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
+def run_time_ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
     """For each of `POWER_CONTROLS`: seconds with controls and accounting over seconds of a plain run with metrics."""
     cluster, model = kw.Cluster.from_nodes(nodes), PowerModel.preset("taurus")
 
@@ -41,7 +41,7 @@ def main(log: str, speed: str) -> None:
         nodes = int(jobs.meta["max_procs"])
     else:
         jobs, nodes = kw.lublin(10_000, NODES, load=1.06, seed=SEED), NODES
-    sys.stdout.write(json.dumps(ratios(jobs, nodes, quick=speed == "quick")))
+    sys.stdout.write(json.dumps(run_time_ratios(jobs, nodes, quick=speed == "quick")))
 
 
 if __name__ == "__main__":

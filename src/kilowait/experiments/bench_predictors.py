@@ -15,7 +15,7 @@ from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
 from kilowait.synth import lublin
 
-__all__ = ["ROW_MS", "predictor_speeds"]
+__all__ = ["predictor_speeds"]
 
 NODES = 256
 ROW_MS = 1.0

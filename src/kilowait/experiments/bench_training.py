@@ -16,14 +16,7 @@ import numpy as np
 import kilowait as kw
 from kilowait.errors import UnknownNameError
 
-__all__ = [
-    "ALGORITHMS",
-    "TrainingSpeed",
-    "batched_steps_per_s",
-    "gpu_steps_per_s",
-    "single_steps_per_s",
-    "training_speeds",
-]
+__all__ = ["batched_steps_per_s", "gpu_steps_per_s", "single_steps_per_s", "training_speeds"]
 
 NODES, JOBS = 256, 20_000
 ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
@@ -160,8 +153,8 @@ def training_speeds(
         if name not in ALGORITHMS:
             raise UnknownNameError("algorithm", name, ALGORITHMS)
     for kind in networks:
-        if kind not in agents.KINDS:
-            raise UnknownNameError("network", kind, agents.KINDS)
+        if kind not in agents.FEATURE_EXTRACTORS:
+            raise UnknownNameError("network", kind, agents.FEATURE_EXTRACTORS)
     for kind in networks:
         for name in algorithms:
             copied = name in ("d3qn", "sac")  # replay buffers need new arrays

@@ -28,16 +28,7 @@ from kilowait.experiments.scenario_inputs import Workload
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
 
-__all__ = [
-    "ComparisonPlan",
-    "PreparedComparison",
-    "gpu_tables",
-    "prepare",
-    "prepare_control_comparison",
-    "run",
-    "save",
-    "default_metric",
-]
+__all__ = ["ComparisonPlan", "gpu_tables", "prepare", "prepare_control_comparison", "run", "save", "default_metric"]
 
 
 def default_metric(node_level: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kilowait.engine.run_times import resolve_job_times
+from kilowait.engine.run_times import resolve_run_times
 from kilowait.errors import InputError
 from kilowait.evaluation.bounds import lower_bounds
 from kilowait.evaluation.comparison import Comparison, EnergyResults
@@ -111,7 +111,7 @@ def _bounds(comparison: Comparison) -> dict[str, float]:
     for window in comparison.windows:
         jobs = window.jobs[window.warmup :]
         if kill:
-            jobs = jobs.with_columns(runtime_s=resolve_job_times(jobs, "kill").run_s)
+            jobs = jobs.with_columns(runtime_s=resolve_run_times(jobs, "kill").run_s)
         try:
             bounds.append(asdict(lower_bounds(jobs, comparison.nodes)))
         except InputError:  # jobs that may be cancelled, or are larger than the cluster

@@ -15,7 +15,7 @@ from kilowait.experiments.power import PowerSettings
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
 
-__all__ = ["POLICIES", "GPU_POLICIES", "TEST_FRACTION", "evaluate"]
+__all__ = ["evaluate"]
 
 POLICIES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
 """Policies that an agent is compared with by default."""

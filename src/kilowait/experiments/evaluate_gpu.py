@@ -14,11 +14,11 @@ from kilowait.experiments.gpu_options import GpuOptions, simulate_arguments
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 
-__all__ = ["METRICS", "BASELINES", "VARIANTS", "evaluate_gpu_agent", "simulate_to_end"]
+__all__ = ["POLICY_VARIANTS", "evaluate_gpu_agent", "simulate_to_end"]
 
 BASELINES = ("fcfs", "sjf", "srtf", "las")
 """Baseline policies. Preemptive ones preempt by their definition; the others run without head-of-line blocking."""
-VARIANTS: dict[str, dict[str, Any]] = {
+POLICY_VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"gpu_type_order": "fastest"},
     ", fastest, migration": {"gpu_type_order": "fastest", "migrate": True},
@@ -50,11 +50,11 @@ def evaluate_gpu_agent(
 ) -> dict[str, Any]:
     """Mean `METRICS` over the windows, of the agent and every policy; for mean_jct_s also the ratio to the best policy.
 
-    Each policy runs in all `VARIANTS`, the agent with its own settings. Metrics include all jobs of a window: each
-    window runs until its last job has ended.
+    Each policy runs in all `POLICY_VARIANTS`, the agent with its own settings. Metrics include all jobs of a window,
+    which runs until its last job has ended.
     """
     runs: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    runs |= {policy + suffix: (policy, options) for policy in policies for suffix, options in VARIANTS.items()}
+    runs |= {policy + suffix: (policy, options) for policy in policies for suffix, options in POLICY_VARIANTS.items()}
     rows: dict[str, dict[str, list[float]]] = {}
     for name, (policy, options) in runs.items():
         results = [simulate_to_end(policy, jobs, cluster, **options)[1] for jobs in windows]

@@ -23,17 +23,12 @@ from kilowait.policies import simulate
 from kilowait.rng import stream
 
 __all__ = [
-    "METRICS",
-    "BASELINES",
-    "ParetoMargin",
-    "MetricRows",
     "pareto_margin",
-    "run_metrics",
     "pareto_names",
     "hand_tuned_baselines",
     "evaluate_power_agent",
     "control_grid",
-    "run_on",
+    "window_metrics",
     "least_within_slowdown",
 ]
 
@@ -72,7 +67,7 @@ def run_metrics(log: ExecutionLog, objective: EnergyAccounts) -> dict[str, float
     }
 
 
-def run_on(
+def window_metrics(
     jobs: JobTable, cluster: Cluster, power_context: PowerContext, policy: Any, backfill: str | int, power_controls: str
 ) -> dict[str, float]:
     """`METRICS` of a window under a policy with these power controls, or under an agent that uses them."""
@@ -118,7 +113,9 @@ def hand_tuned_baselines(
     points = {}
     for policy, text in product(policies, power_controls):
         name = f"{policy}, {text}"
-        points[name] = metric_rows([run_on(jobs, cluster, power_context, policy, backfill, text) for jobs in windows])
+        points[name] = metric_rows(
+            [window_metrics(jobs, cluster, power_context, policy, backfill, text) for jobs in windows]
+        )
         if progress is not None:
             progress(name)
     return points
@@ -234,7 +231,7 @@ def evaluate_power_agent(
     texts = list(dict.fromkeys(control_sets or _default_control_sets(power_context)))
     points = hand_tuned_baselines(windows, cluster, power_context, policies, texts, backfill=backfill)
     agent_rows = metric_rows(
-        [run_on(jobs, cluster, power_context, agent, backfill, power_controls) for jobs in windows]
+        [window_metrics(jobs, cluster, power_context, agent, backfill, power_controls) for jobs in windows]
     )
     margin = pareto_margin(agent_rows, points, objective=objective, seed=seed)
     return {

@@ -22,12 +22,12 @@ from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
-from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
-from kilowait.predict.scores import METRICS, PredictionScores, by_class, coverage, losses, score
+from kilowait.predict.models import ModelPredictions, PredictionModel, predictions_of_models
+from kilowait.predict.scores import METRICS, PredictionScores, coverage, losses, score, scores_by_class
 from kilowait.predict.walk_forward import Refit, RefitSchedule
 from kilowait.rng import stream
 
-__all__ = ["LEVELS", "HISTORIES", "PredictorComparison", "PredictorRow", "evaluate_predictors", "history_of"]
+__all__ = ["HISTORY_SOURCES", "PredictorComparison", "evaluate_predictors", "history_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ MAX_UNKNOWN_WAITS = 0.01
 """Maximum share of jobs with an unknown wait time that are left out."""
 LEVELS = (0.5, 0.9, 0.97)
 """Levels of the quantiles whose coverage is reported."""
-HISTORIES = {
+HISTORY_SOURCES = {
     "auto": "log if it has wait times, else simulated",
     "log": "start and end times of the log",
     "simulated": "start and end times of a simulation: FCFS with EASY backfilling",
@@ -92,14 +92,14 @@ def history_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[Jo
     Args:
         jobs: by (submit_s, job_id).
         cluster: the machine.
-        kind: one of `HISTORIES`.
+        kind: one of `HISTORY_SOURCES`.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
     >>> history_of(jobs, Cluster.from_nodes(4))[1].name
     'simulated: fcfs, backfill easy'
     """
-    if kind not in HISTORIES:
-        raise UnknownNameError("history", kind, HISTORIES)
+    if kind not in HISTORY_SOURCES:
+        raise UnknownNameError("history", kind, HISTORY_SOURCES)
     unknown = np.isnan(jobs.column("wait_s"))
     few_unknown = unknown.mean() <= MAX_UNKNOWN_WAITS if len(jobs) else False
     if kind == "log" or (kind == "auto" and few_unknown):
@@ -149,7 +149,7 @@ def evaluate_predictors(
             f"of {len(dataset):,} jobs none of the last {100 * test_fraction:g} % has a known "
             f"{dataset.target.name}; use a longer log"
         )
-    model_predictions = predictions(
+    model_predictions = predictions_of_models(
         models,
         dataset,
         seed=seed,
@@ -188,7 +188,7 @@ def evaluate_predictors(
                 weeks.intervals(sums[predicted.model.text]),
                 {} if predicted.model.family == "baseline" else weeks.ratios(sums[predicted.model.text], baseline_sums),
                 seconds,
-                {kind: dict(by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
+                {kind: dict(scores_by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
             )
             for predicted, seconds in results
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from kilowait.agents import load_agent
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["EXTENSIONS", "export_agent"]
+__all__ = ["export_agent"]
 
 EXTENSIONS = {"onnx": "onnx", "torchscript": "ts", "pt2": "pt2"}
 """Formats and their usual file extensions."""

@@ -17,7 +17,7 @@ from kilowait.synth import Generator, fit_generator
 from kilowait.synth.fidelity import column_distances
 from kilowait.synth.generator import SampleProgress
 
-__all__ = ["Checkpoint", "fit_folder"]
+__all__ = ["FitCheckpoint", "fit_folder"]
 
 FILE, FORMAT = "last.safetensors", "state of a generator's training"
 MEASURED_JOBS = 60_000
@@ -25,7 +25,7 @@ MEASURED_JOBS = 60_000
 `kilowait synth score`."""
 
 
-class Checkpoint:
+class FitCheckpoint:
     """Checkpoint of one fit in a folder; resuming with other jobs or settings is an error."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
@@ -91,7 +91,7 @@ def fit_folder(
             "device": device,
             **{f"setting {name}": value for name, value in sorted((settings or {}).items())},
         }
-        checkpoint = Checkpoint(state, identity, resume=resume)
+        checkpoint = FitCheckpoint(state, identity, resume=resume)
     try:
         generator = fit_generator(
             jobs,

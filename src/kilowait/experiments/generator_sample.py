@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.scenario_inputs import named_cluster
-from kilowait.experiments.synthetic_score import PolicyWait, SyntheticScore, score
+from kilowait.experiments.synthetic_score import score_synthetic
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
 from kilowait.synth.conditions import ConditionValue
@@ -21,7 +21,7 @@ from kilowait.synth.generator import SampleProgress, concatenate_tables
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.traces import write_parts, write_trace, written_format
 
-__all__ = ["SyntheticScore", "PolicyWait", "WrittenSample", "parse_settings", "sample_file", "score"]
+__all__ = ["parse_settings", "sample_file", "score_synthetic"]
 
 
 def parse_settings(text: str) -> dict[str, float | str]:

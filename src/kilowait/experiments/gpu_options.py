@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
-from kilowait.cluster.gpu_speeds import SOURCES, Speeds, speeds_for
+from kilowait.cluster.gpu_speeds import SPEED_SOURCES, Speeds, speeds_for
 from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
@@ -27,7 +27,6 @@ from kilowait.units import parse_duration
 
 __all__ = [
     "BACKFILLS",
-    "GPU_TYPE_ORDERS",
     "GpuOptions",
     "simulate_arguments",
     "check_placement",
@@ -213,7 +212,7 @@ def speed_sources_text(speeds: Speeds | None, jobs: JobTable) -> str:
     codes = speeds.source[gpu_types][:, rows]
     if not codes.size:
         return "the same on every type of GPU"
-    shares = {name: float(np.mean(codes == SOURCES.index(name))) for name in names}
+    shares = {name: float(np.mean(codes == SPEED_SOURCES.index(name))) for name in names}
     return ", ".join(f"{100 * share:.0f} % {names[name]}" for name, share in shares.items() if share > 0)
 
 

@@ -95,8 +95,8 @@ def read_hyperparameters(
     chosen_algo, chosen_network = (data.get("algo", algo or "ppo"), data.get("network", network or "kernel"))
     if chosen_algo not in ALGORITHMS:
         raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
-    if chosen_network not in agents.KINDS:
-        raise UnknownNameError("network", str(chosen_network), agents.KINDS)
+    if chosen_network not in agents.FEATURE_EXTRACTORS:
+        raise UnknownNameError("network", str(chosen_network), agents.FEATURE_EXTRACTORS)
     file = HyperparameterFile(chosen_algo, chosen_network, settings)
     try:
         _check(file)

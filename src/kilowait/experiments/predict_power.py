@@ -23,31 +23,39 @@ from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import BASELINES
 from kilowait.predict.dataset import make_dataset
-from kilowait.predict.models import FAMILIES, PredictionModel, predictions
+from kilowait.predict.models import MODEL_FAMILIES, PredictionModel, predictions_of_models
 from kilowait.predict.predictor import load
 from kilowait.predict.targets import power
 
-__all__ = ["MODEL", "check_power_predictor", "is_saved_power_predictor", "with_predicted_power", "with_predicted_watts"]
+__all__ = [
+    "POWER_MODEL_PREDICTOR",
+    "check_power_predictor",
+    "is_saved_power_predictor",
+    "with_predicted_power",
+    "with_predicted_watts",
+]
 
-MODEL = "model"
+POWER_MODEL_PREDICTOR = "model"
 """Name of the predictor that uses the power model with the utilization profile, full load unless given."""
 
 
 def is_saved_power_predictor(predictor: str) -> bool:
     """Whether the predictor is a folder: an existing or path-like string."""
-    return predictor != MODEL and ("/" in predictor or os.sep in predictor or Path(predictor).is_dir())
+    return predictor != POWER_MODEL_PREDICTOR and ("/" in predictor or os.sep in predictor or Path(predictor).is_dir())
 
 
 def check_power_predictor(predictor: str) -> None:
     """Raise unless it is the power model, a model of `kilowait predict`, or a folder with a predictor of power."""
-    if predictor == MODEL:
+    if predictor == POWER_MODEL_PREDICTOR:
         return
     if is_saved_power_predictor(predictor):
         read_predictor_card(predictor, "power")
         return
-    if predictor.partition(":")[0].strip().lower() not in (*BASELINES, *FAMILIES):
+    if predictor.partition(":")[0].strip().lower() not in (*BASELINES, *MODEL_FAMILIES):
         raise UnknownNameError(
-            "predictor of power (no folder of that name either)", predictor, (MODEL, *BASELINES, *FAMILIES)
+            "predictor of power (no folder of that name either)",
+            predictor,
+            (POWER_MODEL_PREDICTOR, *BASELINES, *MODEL_FAMILIES),
         )
     if PredictionModel.of(predictor).point_estimate == "mean":
         raise InputError(
@@ -69,7 +77,7 @@ def with_predicted_watts(
     Args:
         jobs: with `power_w` where it was measured (see `experiments.power.with_power`), and the users' own estimates.
         cluster: the cluster of the first replay.
-        predictor: `MODEL`, a model of `kilowait predict score`, or the folder of a saved power predictor.
+        predictor: `POWER_MODEL_PREDICTOR`, a model of `kilowait predict score`, or the folder of a saved predictor.
         max_node_w: power of a node at full load; an upper bound of predictions.
         seed: of models that learn.
         progress: called after every fit.
@@ -81,7 +89,7 @@ def with_predicted_watts(
     [200.0, 80.0, nan]
     """
     check_power_predictor(predictor)
-    if predictor == MODEL:
+    if predictor == POWER_MODEL_PREDICTOR:
         return jobs.with_columns(predicted_power_w=np.full(len(jobs), np.nan))
     measured = ~np.isnan(jobs.column("power_w"))
     if not measured.any():
@@ -97,7 +105,7 @@ def with_predicted_watts(
         predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
-        (result,) = predictions(
+        (result,) = predictions_of_models(
             [PredictionModel.of(predictor)],
             dataset,
             seed=seed,
@@ -124,7 +132,7 @@ def with_predicted_power(
     model = make_power_context(without_cooling, jobs, cluster).model
     max_node_w = max(group.full_w for group in model.groups)
     predicted = with_predicted_watts(jobs, cluster, predictor, max_node_w, progress=progress)
-    if predictor == MODEL:
+    if predictor == POWER_MODEL_PREDICTOR:
         return predicted, "power controls use the power model's watts; accounting uses the measured power"
     count = int(np.count_nonzero(~np.isnan(predicted["predicted_power_w"])))
     return predicted, (

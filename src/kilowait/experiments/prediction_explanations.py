@@ -18,14 +18,14 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.feature_text import feature_value_text
-from kilowait.predict.features import meaning
+from kilowait.predict.features import runtime_feature_meaning
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes, request_s
 from kilowait.predict.runtime_predictions import RuntimePredictions
 from kilowait.predict.walk_forward import RefitSchedule
 from kilowait.rng import stream
 
-__all__ = ["ForestData", "explained_jobs", "importance"]
+__all__ = ["ForestData", "explained_jobs", "feature_importance_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ class ForestData:
         return fit_forest(values[rows], self.difference[rows], self.settings, seed=self.seed)
 
 
-def importance(forests: ForestData, rows: Ints) -> dict[str, Any]:
+def feature_importance_of(forests: ForestData, rows: Ints) -> dict[str, Any]:
     """Mean absolute contributions over a sample of the jobs in `rows`, for the forest that predicted the first of them.
 
     ``rows`` lists every feature, most important first. ``beeswarm`` has individual jobs for the most important
@@ -87,7 +87,11 @@ def importance(forests: ForestData, rows: Ints) -> dict[str, Any]:
         "jobs": len(sample),
         "training_jobs": len(training_rows),
         "rows": [
-            {"name": features.names[column], "meaning": meaning(features.names[column]), "mean": float(mean[column])}
+            {
+                "name": features.names[column],
+                "meaning": runtime_feature_meaning(features.names[column]),
+                "mean": float(mean[column]),
+            }
             for column in order.tolist()
         ],
         "beeswarm": [
@@ -153,7 +157,7 @@ def _explained(forests: ForestData, role: str, row: int) -> dict[str, Any]:
         "contributions": [
             {
                 "name": features.names[column],
-                "meaning": meaning(features.names[column]),
+                "meaning": runtime_feature_meaning(features.names[column]),
                 "value": float(values[column]),
                 "value_text": feature_value_text(features.names[column], float(values[column])),
                 "contribution": contributions[column],

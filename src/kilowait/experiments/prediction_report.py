@@ -21,14 +21,14 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.predict_runtimes import PREDICTORS, first_replay, last_two
-from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, importance
+from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, feature_importance_of
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 
-__all__ = ["TEST_FRACTION", "prediction_report", "save_prediction_report", "scores"]
+__all__ = ["prediction_report", "save_prediction_report", "prediction_errors"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -121,7 +121,11 @@ def prediction_report(
         "span_s": float(submit_s[-1] - submit_s[0]),
         "test_jobs": len(test_rows),
         "scores": [
-            {"name": name, "description": description, **scores(predicted_s[name][test_rows], truth_s[test_rows])}
+            {
+                "name": name,
+                "description": description,
+                **prediction_errors(predicted_s[name][test_rows], truth_s[test_rows]),
+            }
             for name, description in PREDICTOR_DESCRIPTIONS.items()
         ],
         "calibration": _calibration(predictions, truth_s, test_rows),
@@ -131,7 +135,7 @@ def prediction_report(
         },
         "drift": _drift(ordered, predicted_s, truth_s),
         "histogram": _true_predicted_histogram(test_rows, predicted_s, truth_s),
-        "importance": importance(forests, predicted_rows),
+        "importance": feature_importance_of(forests, predicted_rows),
         "explained": explained_jobs(forests, predicted_rows, predicted_s["forest"], truth_s, rows_of_ids),
     }
 
@@ -153,7 +157,7 @@ def save_prediction_report(
     return save_folder(path, fill, kind="predictions", manifest=manifest, force=force)
 
 
-def scores(predicted_s: Floats, truth_s: Floats) -> dict[str, float | int]:
+def prediction_errors(predicted_s: Floats, truth_s: Floats) -> dict[str, float | int]:
     """Accuracy of predictions, over the jobs that have a prediction.
 
     ``accuracy`` is the mean ratio of the shorter to the longer of predicted and true time, ``log_rmse`` the root mean
@@ -229,8 +233,8 @@ def _scores_by_class(
     for number, label in enumerate(labels[1]):
         class_rows = rows[labels[0][rows] == number]
         if len(class_rows):
-            predicted = scores(predicted_s["forest"][class_rows], truth_s[class_rows])
-            request_accuracy = scores(predicted_s["request"][class_rows], truth_s[class_rows])["accuracy"]
+            predicted = prediction_errors(predicted_s["forest"][class_rows], truth_s[class_rows])
+            request_accuracy = prediction_errors(predicted_s["request"][class_rows], truth_s[class_rows])["accuracy"]
             metrics = {name: predicted[name] for name in ("jobs", "accuracy", "underprediction_rate")}
             classes.append({"label": label, **metrics, "request": request_accuracy})
     return classes
@@ -245,7 +249,9 @@ def _drift(jobs: JobTable, predicted_s: Mapping[str, Floats], truth_s: Floats) -
     rows = []
     for number in np.unique(period).tolist():
         in_period = period == number
-        predicted = {name: scores(values[in_period], truth_s[in_period]) for name, values in predicted_s.items()}
+        predicted = {
+            name: prediction_errors(values[in_period], truth_s[in_period]) for name, values in predicted_s.items()
+        }
         others = {name: predicted[name]["accuracy"] for name in ("last2", "request")}
         rows.append({"start_s": number * period_s, **predicted["forest"], **others})
     return {"every_s": period_s, "rows": rows}

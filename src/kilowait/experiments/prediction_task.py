@@ -19,7 +19,7 @@ from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.scenario_inputs import Workload, read_workload, resolve_cluster
 from kilowait.experiments.tune_predictor import tune_predictor
 from kilowait.experiments.tuning_folder import TuningTrial
-from kilowait.predict.conformal import CALIBRATION, fit
+from kilowait.predict.conformal import CALIBRATION_FRACTION, fit
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.model_card import ModelCard
@@ -147,7 +147,7 @@ def fit_predictor(
     """Fit a predictor; with `tune` trials, hyperparameters are tuned on the jobs before those of the calibration."""
     dataset, settings = prepared.dataset, None
     if tune:
-        fitted = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
+        fitted = dataset.first(round(len(dataset) * (1 - CALIBRATION_FRACTION)))
         settings, _ = tune_predictor(fitted, model, trials=tune, seed=seed, progress=progress)
     return fit(
         dataset,

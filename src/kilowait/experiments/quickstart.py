@@ -17,7 +17,7 @@ from kilowait.experiments.comparison_results import summarize_comparison
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
-__all__ = ["FAST", "FULL", "QuickstartResult", "QuickstartSize", "quickstart"]
+__all__ = ["FAST_SIZE", "FULL_SIZE", "quickstart"]
 
 NODES, LOAD = 256, 0.95
 POLICIES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
@@ -38,8 +38,8 @@ class QuickstartSize:
     window_jobs: int
 
 
-FULL = QuickstartSize(jobs=300_000, generations=40, population=16, windows=32, window_jobs=1024)
-FAST = QuickstartSize(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
+FULL_SIZE = QuickstartSize(jobs=300_000, generations=40, population=16, windows=32, window_jobs=1024)
+FAST_SIZE = QuickstartSize(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def quickstart(
     test_windows = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
     say(f"2/4  training a linear agent with twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
-        agent, history = train_batch.train(
+        agent, history = train_batch.train_linear_agent(
             jobs,
             cluster,
             training,

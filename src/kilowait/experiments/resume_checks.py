@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kilowait.agents.evolution.checkpoint import FILE, CheckpointDir
+from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, CheckpointDir
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 IDENTITY_FILE = "identity.json"
-STATES = ("last.safetensors", "warm/last.safetensors", FILE)
+STATES = ("last.safetensors", "warm/last.safetensors", CHECKPOINT_FILE)
 """Checkpoint files of a network, of its warm start, and of an evolution strategy."""
 TRAINING_FILES = (*STATES, "agent.pt", "explained.json", "warm.json", IDENTITY_FILE)
 

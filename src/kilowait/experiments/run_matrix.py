@@ -35,7 +35,7 @@ from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.policies.simulation import gpu_settings_for
 
-__all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "default_workers"]
+__all__ = ["ComparisonCase", "Cell", "all_cells", "run_cells", "default_workers"]
 
 Cell = tuple[int, int, int]
 """Indices of the case, the policy and the window."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.predict.model_card import CARD, ModelCard, read_card
+from kilowait.predict.model_card import CARD_FILE, ModelCard, read_card
 
 __all__ = ["SavedPredictor", "read_predictor_card", "saved_predictor"]
 
@@ -98,7 +98,7 @@ def saved_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> Sav
         trace: the log as given by the user.
     """
     card = read_predictor_card(folder, target)
-    sha256 = hashlib.sha256((Path(folder) / CARD).read_bytes()).hexdigest()
+    sha256 = hashlib.sha256((Path(folder) / CARD_FILE).read_bytes()).hexdigest()
     end_s = _end_s(card, jobs, trace)
     overlapping = None if end_s is None else int(np.count_nonzero(jobs["submit_s"] <= end_s))
     return SavedPredictor(folder, sha256, target, card.model, card.data, overlapping)

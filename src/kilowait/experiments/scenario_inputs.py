@@ -25,7 +25,6 @@ from kilowait.synth.gpu_workload import counts_gpus
 from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, trace_sha256
 
 __all__ = [
-    "SYNTHETIC_WORKLOADS",
     "Workload",
     "all_node_level",
     "rescale_to_load",

@@ -35,14 +35,14 @@ from kilowait.synth.fidelity.arrivals import (
     profile,
     spectrum,
 )
-from kilowait.synth.fidelity.distances import column_shares, shares
-from kilowait.synth.fidelity.users import has_users, user_numbers
+from kilowait.synth.fidelity.distances import column_shares, empirical_distributions
+from kilowait.synth.fidelity.users import has_users, user_distributions
 from kilowait.synth.generator import SampleProgress
 from kilowait.synth.log_schema import DAY_S, WEEK_S
 from kilowait.synth.privacy_metrics import Anonymity, PrivacyMetrics, anonymity, anonymity_by_k, privacy_metrics
 from kilowait.synth.record_distances import RecordDistances, record_distances, roc
 
-__all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_score", "score"]
+__all__ = ["SyntheticScore", "PolicyWait", "save_score", "score_synthetic"]
 
 POLICIES = ("fcfs", "sjf")
 OPTIONAL_COLUMNS = ("user", "account", "queue", "status", "gpus", "energy_j")
@@ -124,7 +124,7 @@ class SyntheticScore:
         }
 
 
-def score(
+def score_synthetic(
     real: JobTable,
     synthetic: JobTable,
     *,
@@ -213,10 +213,10 @@ def _curves(real: JobTable, synthetic: JobTable) -> dict[str, Any]:
     dated = real.meta.get("unix_start_s") is not None
     users, anonymous = {}, None
     if _users_known(real, synthetic):
-        synthetic_numbers = user_numbers(synthetic)
+        synthetic_numbers = user_distributions(synthetic)
         users = {
-            name: asdict(shares(values, synthetic_numbers[name]))
-            for name, values in user_numbers(real).items()
+            name: asdict(empirical_distributions(values, synthetic_numbers[name]))
+            for name, values in user_distributions(real).items()
             if len(values) and len(synthetic_numbers[name])
         }
         anonymous = {"real": anonymity_by_k(real), "synthetic": anonymity_by_k(synthetic)}

@@ -23,7 +23,7 @@ from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
 from kilowait.synth.log_schema import LogSchema, unix_zero_s
 
-__all__ = ["SyntheticJobs", "SyntheticTraining", "check_synthetic_supported", "sample_synthetic", "data_overlap"]
+__all__ = ["SyntheticJobs", "SyntheticTraining", "check_synthetic_supported", "sample_synthetic"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from kilowait.experiments import train_batch, train_gpu, train_power, train_rl
 from kilowait.experiments.power import PowerSettings, with_power
 from kilowait.jobs import JobTable
 
-__all__ = ["POWER_SEARCH", "power_settings", "train"]
+__all__ = ["train"]
 
 CMA_ES = "cma-es"
 POWER_SEARCH: dict[str, Any] = {
@@ -121,7 +121,7 @@ def train(
     else:
         _check_names(settings, [each.name for each in fields(train_batch.BatchTraining)], "cma-es")
         batch_training = train_batch.BatchTraining(seed=seed, **settings)
-        agent, _ = train_batch.train(jobs, cluster, batch_training, trace=trace, **common)
+        agent, _ = train_batch.train_linear_agent(jobs, cluster, batch_training, trace=trace, **common)
     agent.save(folder_path / "agent.json")
     return agent
 

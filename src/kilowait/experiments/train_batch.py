@@ -26,13 +26,12 @@ from kilowait.experiments.scenario_inputs import Workload
 from kilowait.jobs import JobTable
 
 __all__ = [
-    "ALGORITHMS",
     "BatchTraining",
     "compare_agent",
     "with_test_predictions",
     "save_agent",
     "windows_of_test_split",
-    "train",
+    "train_linear_agent",
 ]
 
 ALGORITHMS = {"cma-es": "linear agent with twelve weights, optimized by an evolution strategy (CMA-ES)"}
@@ -60,7 +59,7 @@ class BatchTraining:
             raise UnknownNameError("objective", self.objective, OBJECTIVES)
 
 
-def train(
+def train_linear_agent(
     jobs: JobTable,
     cluster: Cluster,
     training: BatchTraining,
@@ -79,7 +78,7 @@ def train(
     """
     parts = split(jobs)
     synthetic = {} if mixture is None else mixture.tables
-    agent, history = agents.train(
+    agent, history = agents.train_linear_batch(
         parts.train,
         parts.validation,
         cluster,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kilowait.agents.evolution.checkpoint import Generation
-from kilowait.agents.linear_gpu.agent import FEATURES, TYPE_FEATURES, LinearGpuAgent
+from kilowait.agents.linear_gpu.agent import FEATURES, GPU_TYPE_FEATURES, LinearGpuAgent
 from kilowait.agents.linear_gpu.train import OBJECTIVES, train_linear_gpu
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
@@ -19,7 +19,7 @@ from kilowait.jobs import JobTable
 
 __all__ = ["GpuTraining", "MEANINGS", "start_description", "train_gpu_agent"]
 
-MEANINGS = {**FEATURES, **TYPE_FEATURES}
+MEANINGS = {**FEATURES, **GPU_TYPE_FEATURES}
 """Descriptions of the features of a linear GPU agent."""
 
 

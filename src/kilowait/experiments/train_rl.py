@@ -159,7 +159,7 @@ def train_network(
     from kilowait.agents.rl.agent_file import save_network
     from kilowait.agents.rl.device import use_device
     from kilowait.agents.rl.integrated_gradients import explain_network
-    from kilowait.agents.rl.training_state import LAST
+    from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE
     from kilowait.agents.rl.validation import weighted_metrics
     from kilowait.experiments.experts import warm_start
 
@@ -207,7 +207,7 @@ def train_network(
     if training.load_curriculum != 1.0:
         vec = LoadCurriculum(vec, training.load_curriculum, training.total_timesteps)
     train = getattr(agents, f"train_{training.algo}")
-    resumed = resume and (Path(folder) / LAST).exists()
+    resumed = resume and (Path(folder) / LAST_CHECKPOINT_FILE).exists()
     warm = None
     if training.expert is not None:
         warm = warm_start(

@@ -35,7 +35,7 @@ from kilowait.experiments import train_rl
 from kilowait.experiments.hyperparameter_file import HyperparameterFile, hyperparameters_toml
 from kilowait.experiments.train_rl import RLTraining
 from kilowait.experiments.tuning_folder import (
-    SCRATCH,
+    TRIAL_FOLDER,
     TuningTrial,
     best_trial,
     ended_trials,
@@ -46,7 +46,7 @@ from kilowait.experiments.tuning_folder import (
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["SPACES", "SearchRange", "defaults", "tune"]
+__all__ = ["SEARCH_SPACES", "SearchRange", "default_hyperparameters", "tune"]
 
 PARTS = 10
 """Number of validations of a trial, at equal parts of its training, so that the pruner can compare trials."""
@@ -70,7 +70,7 @@ _ENTROPY = SearchRange(1e-4, 3e-2, log=True)
 _FAR = (0.99, 0.997, 0.999, 1.0)
 _NEAR = (0.95, 0.99, 0.997, 0.999)
 
-SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
+SEARCH_SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
     "ppo": {
         "learning_rate": _RATE,
         "ent_coef": _ENTROPY,
@@ -116,16 +116,16 @@ and the others); ``width`` and ``depth`` are sizes of the network. CMA-ES has no
 step size itself."""
 
 
-def defaults(algo: str) -> dict[str, float]:
+def default_hyperparameters(algo: str) -> dict[str, float]:
     """Default values of the hyperparameters in an algorithm's search space.
 
     >>> defaults("ppo")["width"]
     64
     """
-    if algo not in SPACES:
-        raise UnknownNameError("algorithm that can be tuned", algo, SPACES)
+    if algo not in SEARCH_SPACES:
+        raise UnknownNameError("algorithm that can be tuned", algo, SEARCH_SPACES)
     settings = RLTraining(algo=algo).algorithm_settings()
-    return {name: getattr(settings.sizes if name in _SIZES else settings, name) for name in SPACES[algo]}
+    return {name: getattr(settings.sizes if name in _SIZES else settings, name) for name in SEARCH_SPACES[algo]}
 
 
 def tune(
@@ -154,7 +154,7 @@ def tune(
         progress: called after every trial.
     """
     search_space = {
-        name: choice for name, choice in SPACES[training.algo].items() if name not in training.hyperparameters
+        name: choice for name, choice in SEARCH_SPACES[training.algo].items() if name not in training.hyperparameters
     }
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
@@ -171,7 +171,7 @@ def tune(
                     validation,
                     cluster,
                     training,
-                    path / SCRATCH,
+                    path / TRIAL_FOLDER,
                     number=len(trials_done) + 1,
                 )
             except KilowaitError:
@@ -179,7 +179,7 @@ def tune(
                     remove_search(path)  # if the first trial fails, an argument is wrong: remove the search
                 raise
             finally:
-                shutil.rmtree(path / SCRATCH, ignore_errors=True)
+                shutil.rmtree(path / TRIAL_FOLDER, ignore_errors=True)
             trials_done = ended_trials(study)
             _write(path, training, trials_done, record or {})
             if progress is not None:
@@ -210,7 +210,7 @@ def _run_trial(
     study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM)
     enqueued = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
     if number == 1 and not enqueued:
-        initial = defaults(training.algo)
+        initial = default_hyperparameters(training.algo)
         study.enqueue_trial({name: initial[name] for name in search_space})
     start = perf_counter()
     trial = study.ask({name: _distribution(optuna, choice) for name, choice in search_space.items()})

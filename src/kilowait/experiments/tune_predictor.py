@@ -19,12 +19,12 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.experiments.tuning_folder import TuningTrial, best_trial, optuna_or_error
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.fit import Settings, default_settings, fit_until
+from kilowait.predict.fit import ModelSettings, default_settings, fit_until
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.rng import stream
 
-__all__ = ["SPACES", "tune_predictor"]
+__all__ = ["tune_predictor"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def tune_predictor(
     trials: int,
     seed: int = 0,
     progress: Callable[[TuningTrial], None] | None = None,
-) -> tuple[Settings, list[TuningTrial]]:
+) -> tuple[ModelSettings, list[TuningTrial]]:
     """The best settings, and all trials.
 
     Args:
@@ -119,7 +119,7 @@ def _folds(dataset: Dataset) -> list[tuple[int, int]]:
 
 
 def _mean_loss(
-    dataset: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
+    dataset: Dataset, model: PredictionModel, settings: ModelSettings, spans: list[tuple[int, int]], seed: int
 ) -> float:
     """Mean loss of the model over the folds."""
     losses = []

@@ -16,7 +16,7 @@ from kilowait.errors import InputError, MissingExtraError
 from kilowait.evaluation.storage import check_writable, plain_json
 
 __all__ = [
-    "SCRATCH",
+    "TRIAL_FOLDER",
     "TuningTrial",
     "prepare_search_folder",
     "best_trial",
@@ -30,7 +30,7 @@ __all__ = [
 STUDY = "study.db"
 FILES = (STUDY, "study.db-journal", "best.toml", "results.json")
 """Files of a search in its folder."""
-SCRATCH = "trial"
+TRIAL_FOLDER = "trial"
 """Folder of the running training; removed when it ends."""
 UNPRUNED_PARTS = 2
 """Tenths of a training before which a trial is not pruned."""
@@ -165,7 +165,7 @@ def remove_search(folder: str | PathLike[str]) -> None:
     """Remove the files of the search from a folder, and no others."""
     for name in FILES:
         (Path(folder) / name).unlink(missing_ok=True)
-    shutil.rmtree(Path(folder) / SCRATCH, ignore_errors=True)
+    shutil.rmtree(Path(folder) / TRIAL_FOLDER, ignore_errors=True)
 
 
 def load_trials(folder: str | PathLike[str]) -> list[TuningTrial]:

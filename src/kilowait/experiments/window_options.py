@@ -10,7 +10,7 @@ from kilowait.evaluation.comparison import PolicyConfig, Windows, cut_windows, s
 from kilowait.jobs import JobTable
 from kilowait.units import parse_duration
 
-__all__ = ["WindowOptions", "parse_length", "parse_window_options"]
+__all__ = ["WindowOptions", "parse_window_options"]
 
 
 @dataclass(frozen=True)

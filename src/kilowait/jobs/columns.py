@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLUMNS", "LABEL_COLUMNS", "MAX_TIME_S", "REQUIRED", "Column", "ColumnArray"]
+__all__ = ["COLUMNS", "LABEL_COLUMNS", "MAX_TIME_S", "REQUIRED", "ColumnArray"]
 
 ColumnArray = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ import numba
 from numba.core.errors import NumbaError
 
 from kilowait.engine.interface import JOB, PriorityPolicy
-from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.jit_entry import SCORE_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.errors import InputError
 
@@ -29,7 +29,7 @@ JOB_FIELDS = tuple(name for name in JOB.names or () if name != "ran_s")
 @cache
 def compiled_score(function: Callable[..., float]) -> Any:
     """A built-in policy's score, compiled once and cached on disk."""
-    return compile_entry(function, SCORE)
+    return compile_entry(function, SCORE_SIGNATURE)
 
 
 @overload
@@ -90,7 +90,7 @@ def _make_policy(
     own = numba.njit(error_model="numpy")(function)
     try:
         return PriorityPolicy(
-            name, numba.njit(SCORE, nogil=True)(score), time_dependent=time_dependent, half_life_s=half_life_s
+            name, numba.njit(SCORE_SIGNATURE, nogil=True)(score), time_dependent=time_dependent, half_life_s=half_life_s
         )
     except KeyError as problem:  # Numba's error for a missing record field
         raise _unknown_attribute(name, str(problem.args[0])) from None

@@ -6,11 +6,11 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.features import Features, feature_table
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
-from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
+from kilowait.predict.models import ModelPredictions, PredictionModel, predictions_of_models
 from kilowait.predict.predictor import Prediction, Predictor, load
 from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
 from kilowait.predict.scores import PredictionScores, score
-from kilowait.predict.target_features import meaning
+from kilowait.predict.target_features import feature_meaning
 from kilowait.predict.targets import Target, target_of
 from kilowait.predict.walk_forward import RefitSchedule
 
@@ -34,8 +34,8 @@ __all__ = [
     "fit",
     "predict_runtimes",
     "load",
-    "meaning",
-    "predictions",
+    "feature_meaning",
+    "predictions_of_models",
     "from_log",
     "score",
     "from_run",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.forest import MAX_DIFFERENCE, ForestSettings, tree_parameters
-from kilowait.predict.lightgbm import booster_of, library
+from kilowait.predict.lightgbm import lightgbm_module, load_booster
 
 __all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "fit_boosting", "fit_random_forest"]
 
@@ -110,7 +110,7 @@ class BoostedTrees:
             text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as problem:
             raise InputError(f"{path} cannot be read: {problem}; fit it again with kilowait predict fit") from None
-        return cls(booster_of(text, path))
+        return cls(load_booster(text, path))
 
 
 def fit_boosting(
@@ -158,7 +158,7 @@ def fit_random_forest(
 
 
 def _train(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:
-    lgb = library()
+    lgb = lightgbm_module()
     data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
     return lgb.train(parameters, data, trees)
 

@@ -18,19 +18,19 @@ from kilowait.errors import InputError
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import select_columns
-from kilowait.predict.fit import FittedModel, Settings, default_settings, fit_until
+from kilowait.predict.fit import FittedModel, ModelSettings, default_settings, fit_until
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard
 from kilowait.predict.models import PredictionModel, check_model
 from kilowait.predict.predictor import BOUNDS, Predictor
 from kilowait.predict.scores import coverage, score
 
-__all__ = ["CALIBRATION", "fit"]
+__all__ = ["CALIBRATION_FRACTION", "fit"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CALIBRATION = 0.1
+CALIBRATION_FRACTION = 0.1
 """Fraction of the jobs, taken from the end, that quantile levels are calibrated on."""
 MIN_JOBS = 20
 """Minimum number of calibration jobs whose value is known."""
@@ -51,7 +51,7 @@ def fit(
     *,
     nodes: int,
     data: str,
-    settings: Settings | None = None,
+    settings: ModelSettings | None = None,
     seed: int = 0,
     threads: int = 1,
     power: Mapping[str, Any] | None = None,
@@ -71,7 +71,7 @@ def fit(
     check_model(model, dataset.target)
     dataset = _without_position_features(dataset)
     target, jobs, features = dataset.target, dataset.jobs, dataset.features
-    begin = len(dataset) - max(1, round(len(dataset) * CALIBRATION)) if len(dataset) else 0
+    begin = len(dataset) - max(1, round(len(dataset) * CALIBRATION_FRACTION)) if len(dataset) else 0
     calibration_rows = np.arange(begin, len(dataset))[np.isfinite(target.values[begin:])]
     if len(calibration_rows) < MIN_JOBS:
         raise InputError(
@@ -166,7 +166,7 @@ def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]
 
 
 def _drift(
-    dataset: Dataset, model: PredictionModel, settings: Settings | None, seed: int, threads: int
+    dataset: Dataset, model: PredictionModel, settings: ModelSettings | None, seed: int, threads: int
 ) -> list[dict[str, float]]:
     """Errors of a model fitted on the first half of the log, by month of the second half (drift)."""
     half = len(dataset) // 2
@@ -196,7 +196,7 @@ def _drift(
     return rows_by_month
 
 
-def _personal_data_text(params: Settings, codes: Mapping[str, Any]) -> str:
+def _personal_data_text(params: ModelSettings, codes: Mapping[str, Any]) -> str:
     """Personal data that a fitted predictor contains, as text."""
     nouns = {"queue": "queues", "qos": "qualities of service"}
     names = " and ".join(nouns[name] for name in codes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BINS", "BIN_CENTERS", "Distribution", "bin_of"]
+__all__ = ["BIN_COUNT", "Distribution", "bin_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ _POSITIVE_EDGES = 0.01 + np.concatenate([[0.0], np.cumsum(0.02 * 1.12 ** np.aran
 _EDGES = np.concatenate([-_POSITIVE_EDGES[::-1], _POSITIVE_EDGES])
 BIN_CENTERS: Floats = np.concatenate([[_EDGES[0] - 0.5], (_EDGES[1:] + _EDGES[:-1]) / 2, [_EDGES[-1] + 0.5]])
 """Centers of the bins: ln(time) less the anchor."""
-BINS = len(BIN_CENTERS)
+BIN_COUNT = len(BIN_CENTERS)
 _ACCURACY = np.exp(-np.abs(BIN_CENTERS[:, None] - BIN_CENTERS[None, :]))
 """Accuracy of one bin's time if the other's is true: the shorter over the longer."""
 
@@ -64,7 +64,7 @@ class Distribution:
         cumulated = np.cumsum(self.weights, axis=1, dtype=np.float64)
         levels = np.broadcast_to(np.asarray(level, np.float64), len(self))[:, None]
         # Rounding may leave the sum below the level: use the last bin.
-        bins = np.minimum((cumulated < levels - 1e-9).sum(axis=1), BINS - 1)
+        bins = np.minimum((cumulated < levels - 1e-9).sum(axis=1), BIN_COUNT - 1)
         return self._bin_time_s(bins)
 
     def median(self) -> Floats:

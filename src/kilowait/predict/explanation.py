@@ -11,9 +11,9 @@ from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import KINDS
 from kilowait.predict.past_events import PastEvents
 from kilowait.predict.predictor import Prediction, Predictor
-from kilowait.predict.target_features import OTHER_KINDS, all_job_keys, meaning
+from kilowait.predict.target_features import OTHER_KINDS, all_job_keys, feature_meaning
 
-__all__ = ["Explanation", "FeatureEffect", "explain"]
+__all__ = ["Explanation", "explain"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
         start = math.exp(contributions[-1])
         for column in np.argsort(-np.abs(contributions[:-1]), kind="stable"):
             name = predictor.card.features[column]
-            parts.append(FeatureEffect(name, meaning(name), float(values[0, column]), math.exp(contributions[column])))
+            parts.append(
+                FeatureEffect(name, feature_meaning(name), float(values[0, column]), math.exp(contributions[column]))
+            )
     return Explanation(
         job_id=int(dataset.jobs["job_id"][row]),
         prediction=prediction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from kilowait.predict.target_features import meaning
+from kilowait.predict.target_features import feature_meaning
 from kilowait.units import format_duration
 
 __all__ = ["feature_value_text"]
@@ -52,7 +52,7 @@ def feature_value_text(name: str, value: float) -> str:
     ... )
     ('1 h 0 min', '1 × the anchor', 'not known')
     """
-    meaning(name)  # an unknown name is an error whatever the value
+    feature_meaning(name)  # an unknown name is an error whatever the value
     if not math.isfinite(value):
         return "not known"
     statistic = name.rpartition("_")[2]

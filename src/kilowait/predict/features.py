@@ -18,7 +18,15 @@ from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 
-__all__ = ["Features", "feature_table", "first_known", "job_keys", "meaning", "nearest_median", "select_columns"]
+__all__ = [
+    "Features",
+    "feature_table",
+    "first_known",
+    "job_keys",
+    "runtime_feature_meaning",
+    "nearest_median",
+    "select_columns",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,7 +103,7 @@ class Features:
         return len(self.values)
 
 
-def meaning(name: str) -> str:
+def runtime_feature_meaning(name: str) -> str:
     """Description of a feature, with its unit.
 
     >>> meaning("user_last")

@@ -15,10 +15,10 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.models import METHOD, PredictionModel
 
-__all__ = ["MIN_JOBS", "FittedModel", "Settings", "default_settings", "fit_until"]
+__all__ = ["FittedModel", "ModelSettings", "default_settings", "fit_until"]
 
 Floats = npt.NDArray[np.float64]
-Settings: TypeAlias = ForestSettings | BoostingSettings
+ModelSettings: TypeAlias = ForestSettings | BoostingSettings
 
 MIN_JOBS = 50
 """Minimum number of training jobs."""
@@ -56,7 +56,7 @@ class FittedModel:
         return predicted
 
 
-def default_settings(model: PredictionModel) -> Settings:
+def default_settings(model: PredictionModel) -> ModelSettings:
     """Default hyperparameters of a model with fitted parameters."""
     return BoostingSettings() if model.family == "boosting" else ForestSettings()
 
@@ -65,7 +65,7 @@ def fit_until(
     dataset: Dataset,
     model: PredictionModel,
     until_s: float,
-    settings: Settings | None = None,
+    settings: ModelSettings | None = None,
     *,
     seed: int = 0,
     threads: int = 1,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.predict.distribution import BINS, bin_of
-from kilowait.predict.lightgbm import booster_of, library
+from kilowait.predict.distribution import BIN_COUNT, bin_of
+from kilowait.predict.lightgbm import lightgbm_module, load_booster
 
 __all__ = ["Forest", "ForestSettings", "fit_forest", "tree_parameters"]
 
@@ -54,7 +54,7 @@ class Forest:
 
     def weights(self, features: Floats, *, threads: int = 1) -> npt.NDArray[np.float32]:
         """(n, BINS) predicted distribution of each row of features."""
-        total = np.zeros((len(features), BINS), np.float32)
+        total = np.zeros((len(features), BIN_COUNT), np.float32)
         if len(features) == 0:
             return total
         leaf = self.booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
@@ -78,17 +78,17 @@ class Forest:
     def load(cls, folder: Path) -> Forest:
         """Load the forest that `save` wrote."""
         try:
-            booster = booster_of((folder / "trees.txt").read_text(encoding="utf-8"), folder / "trees.txt")
+            booster = load_booster((folder / "trees.txt").read_text(encoding="utf-8"), folder / "trees.txt")
             with np.load(folder / "leaves.npz", allow_pickle=False) as arrays:
                 leaves, first = arrays["leaves"], arrays["first"]
         except (OSError, ValueError, KeyError) as problem:
             raise InputError(
                 f"{folder} contains no forest: {problem}; fit it again with kilowait predict fit"
             ) from None
-        if leaves.ndim != 2 or leaves.shape[1] != BINS or len(first) != booster.num_trees():
+        if leaves.ndim != 2 or leaves.shape[1] != BIN_COUNT or len(first) != booster.num_trees():
             raise InputError(
                 f"{folder} has leaves {leaves.shape} of {len(first)} trees, but {booster.num_trees()} trees and "
-                f"{BINS} bins are needed; fit it again with kilowait predict fit"
+                f"{BIN_COUNT} bins are needed; fit it again with kilowait predict fit"
             )
         return cls(booster, leaves, first)
 
@@ -121,7 +121,7 @@ def fit_forest(
     The same arguments give the same forest on any number of threads.
     """
     params = settings or ForestSettings()
-    lgb = library()
+    lgb = lightgbm_module()
     parameters = {
         **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
         "objective": "l2",
@@ -135,7 +135,7 @@ def fit_forest(
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     bins = bin_of(difference)
     histograms = [
-        np.bincount(leaf[:, tree] * BINS + bins, minlength=int(count) * BINS).reshape(-1, BINS)
+        np.bincount(leaf[:, tree] * BIN_COUNT + bins, minlength=int(count) * BIN_COUNT).reshape(-1, BIN_COUNT)
         for tree, count in enumerate(counts)
     ]
     arrays = np.concatenate(histograms).astype(np.float32)

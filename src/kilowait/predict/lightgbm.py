@@ -7,10 +7,10 @@ from typing import Any
 
 from kilowait.errors import InputError, MissingExtraError
 
-__all__ = ["booster_of", "library"]
+__all__ = ["load_booster", "lightgbm_module"]
 
 
-def library() -> Any:
+def lightgbm_module() -> Any:
     """The module lightgbm."""
     try:
         import lightgbm
@@ -19,9 +19,9 @@ def library() -> Any:
     return lightgbm
 
 
-def booster_of(text: str, source: str | PathLike[str]) -> Any:
+def load_booster(text: str, source: str | PathLike[str]) -> Any:
     """Load a booster from LightGBM's text format."""
-    lgb = library()
+    lgb = lightgbm_module()
     if not text.startswith("tree"):
         raise InputError(f"{source} contains no LightGBM trees; fit it again with kilowait predict fit")
     try:

@@ -12,9 +12,9 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["CARD", "FORMAT", "ModelCard", "read_card", "write_card"]
+__all__ = ["CARD_FILE", "ModelCard", "read_card", "write_card"]
 
-CARD = "card.json"
+CARD_FILE = "card.json"
 FORMAT = 2
 """Version of the folder format; other versions are rejected."""
 KIND = "kilowait predictor"
@@ -71,20 +71,20 @@ class ModelCard:
 
 def write_card(card: ModelCard, folder: Path) -> None:
     """Write card.json, with the sha256 of every other file of the folder."""
-    files = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != CARD}
+    files = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != CARD_FILE}
     content = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
     text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / CARD).write_text(text + "\n", encoding="utf-8")
+    (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def read_card(folder: Path) -> ModelCard:
     """Read the card of a folder and verify the hashes of its other files."""
-    path = folder / CARD
+    path = folder / CARD_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"{folder} contains no predictor: it has no {CARD}; create one with kilowait predict fit"
+            f"{folder} contains no predictor: it has no {CARD_FILE}; create one with kilowait predict fit"
         ) from None
     except (OSError, ValueError) as problem:
         raise InputError(f"{path} is damaged ({problem}); {_REFIT_HINT}") from None

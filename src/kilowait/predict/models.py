@@ -17,7 +17,7 @@ from kilowait.predict.runtime_predictions import RuntimePredictions, predict_dis
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import FitFunction, Refit, RefitSchedule, walk_forward
 
-__all__ = ["FAMILIES", "DEFAULT_MODELS", "POINT_ESTIMATES", "PredictionModel", "ModelPredictions", "predictions"]
+__all__ = ["MODEL_FAMILIES", "DEFAULT_MODELS", "PredictionModel", "ModelPredictions", "predictions_of_models"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ POINT_ESTIMATES = {
     "quantile": "quantile:Q, the value is at most this with probability Q, calibrated",
 }
 """Point estimates of the forest's distributions."""
-FAMILIES = {
+MODEL_FAMILIES = {
     "forest": "a random forest whose leaves store distributions: forest or forest:ESTIMATE",
     "boosting": "gradient-boosted trees, one number: boosting:LOSS",
     "random-forest": "a random forest that predicts the mean of logarithms",
@@ -66,7 +66,7 @@ class PredictionModel:
 
     text: str
     family: str
-    """One of `FAMILIES`, or baseline."""
+    """One of `MODEL_FAMILIES`, or baseline."""
     point_estimate: str = ""
     """Of the forest: one of `POINT_ESTIMATES`."""
     level: float | None = None
@@ -103,7 +103,7 @@ class PredictionModel:
             if number and point_estimate != "quantile":
                 raise InputError(f"the model is {text!r}; write forest:{point_estimate}")
             return cls(text, family, point_estimate or "accurate", level)
-        raise UnknownNameError("model", text, (*BASELINES, *FAMILIES))
+        raise UnknownNameError("model", text, (*BASELINES, *MODEL_FAMILIES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class ModelPredictions:
     """Distributions; only of the forest."""
 
 
-def predictions(
+def predictions_of_models(
     models: Sequence[PredictionModel],
     dataset: Dataset,
     *,

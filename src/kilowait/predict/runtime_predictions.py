@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.predict.dataset import Dataset, make_dataset
-from kilowait.predict.distribution import BINS, Distribution, bin_of
+from kilowait.predict.distribution import BIN_COUNT, Distribution, bin_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes
@@ -120,7 +120,7 @@ def predict_distributions(
         dataset.jobs["submit_s"],
         target.known_s,
         fit,
-        BINS,
+        BIN_COUNT,
         online,
         since=since,
         threads=threads,

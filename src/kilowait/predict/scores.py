@@ -17,7 +17,16 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.past_events import Ints, PastEvents, group_keys
 
-__all__ = ["CLASSES", "METRICS", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
+__all__ = [
+    "JOB_CLASSES",
+    "METRICS",
+    "PredictionScores",
+    "scores_by_class",
+    "job_class_codes",
+    "coverage",
+    "losses",
+    "score",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,7 +37,11 @@ METRICS = {
     "underprediction_rate": "share of jobs whose prediction was too small",
 }
 """Metrics that are means over jobs, so that weeks can be resampled."""
-CLASSES = {"size": "nodes, in steps of 4", "length": "true run time", "user-jobs": "jobs the user had submitted before"}
+JOB_CLASSES = {
+    "size": "nodes, in steps of 4",
+    "length": "true run time",
+    "user-jobs": "jobs the user had submitted before",
+}
 """Classifications of jobs."""
 _LENGTH_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _LENGTHS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
@@ -110,8 +123,8 @@ def coverage(bound: Floats, truth: Floats) -> float:
     return float((truth <= bound)[known].mean()) if known.any() else float("nan")
 
 
-def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
-    """The class of each job, from 0, and the names of the classes; see `CLASSES`.
+def job_class_codes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
+    """The class of each job, from 0, and the names of the classes; see `JOB_CLASSES`.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
     >>> code, names = classes(jobs, "length")
@@ -126,14 +139,14 @@ def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
     if kind == "user-jobs":
         before = PastEvents(group_keys(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
         return np.searchsorted(_USER_JOBS_EDGES, before, side="right").astype(np.int64), _USER_JOBS
-    raise UnknownNameError("class of jobs", kind, CLASSES)
+    raise UnknownNameError("class of jobs", kind, JOB_CLASSES)
 
 
-def by_class(
+def scores_by_class(
     jobs: JobTable, kind: str, predicted: Floats, truth: Floats, rows: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[str, PredictionScores]]:
     """Scores of each class that has jobs; of the jobs where `rows` is true, or of all."""
-    code, names = classes(jobs, kind)
+    code, names = job_class_codes(jobs, kind)
     counted = np.isfinite(truth) if rows is None else rows & np.isfinite(truth)
     for number, name in enumerate(names):
         in_class = counted & (code == number)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from kilowait.errors import UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import KINDS, Features, feature_table, first_known, job_keys, nearest_median
-from kilowait.predict.features import meaning as meaning_of_job
+from kilowait.predict.features import runtime_feature_meaning as meaning_of_job
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 from kilowait.predict.targets import Target
 
-__all__ = ["all_job_keys", "features_for", "meaning"]
+__all__ = ["all_job_keys", "features_for", "feature_meaning"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ MEANINGS = {
 }
 
 
-def meaning(name: str) -> str:
+def feature_meaning(name: str) -> str:
     """Description of a feature, of any target.
 
     >>> meaning("target_queue_last")

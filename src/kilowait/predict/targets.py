@@ -13,7 +13,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 
-__all__ = ["LABELS", "TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
+__all__ = ["TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from kilowait.jobs import ExecutionLog
 from kilowait.report.format import number, short_name
 from kilowait.units import format_duration
 
-__all__ = ["SHOWN", "JobClass", "ComparisonData", "LeadMetric", "pairs_against"]
+__all__ = ["JobClass", "ComparisonData", "pairs_against"]
 
 Floats = npt.NDArray[np.float64]
 SHOWN = 6

@@ -10,7 +10,7 @@ import numpy as np
 from kilowait.evaluation.comparison import PairwiseResult
 from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.format import count, number, share
-from kilowait.report.html import Cell, best_of, interval, marked_cell, table, text
+from kilowait.report.html import NumberFormat, best_of, interval, marked_cell, table, text
 from kilowait.units import format_duration
 
 __all__ = ["comparison_table"]
@@ -31,7 +31,7 @@ def comparison_table(data: ComparisonData) -> str:
     has_users = np.isfinite(comparison.means("jain_user_bsld")).any()
     jain = "jain_user_bsld" if has_users else "jain_size_bsld"
     suffix = "" if comparison.batched else ", mean of windows"
-    other_metrics: tuple[tuple[str, str, str, Cell], ...] = (
+    other_metrics: tuple[tuple[str, str, str, NumberFormat], ...] = (
         ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_duration),
         ("max_wait_s", "longest wait", "less", format_duration),
         ("utilization", data.utilization_label, "more", share),
@@ -40,7 +40,7 @@ def comparison_table(data: ComparisonData) -> str:
         ("starved_jobs", "starved jobs", "less", count),
     )
     columns: list[list[str]] = []
-    cell: Cell
+    cell: NumberFormat
     head = ["policy", data.lead.label, "mean wait"]
     for metric, significance, cell in (
         (data.lead.metric, data.significance, data.lead.format),

@@ -27,7 +27,7 @@ __all__ = [
     "new_figure",
     "search_curves",
     "legend_columns",
-    "line_numbers",
+    "colour_numbers",
     "line_style",
     "log_axis",
     "means",
@@ -90,7 +90,7 @@ def need_matplotlib() -> Any:
     return matplotlib
 
 
-def line_numbers(data: ComparisonData) -> dict[int, int]:
+def colour_numbers(data: ComparisonData) -> dict[int, int]:
     """Colour number of each policy that is drawn; agents and policies with perfect estimates have reserved colours."""
     kinds = [data.comparison.policies[policy].kind for policy in data.shown]
     reserved = {"agent": AGENT, "clairvoyant": CLAIRVOYANT}

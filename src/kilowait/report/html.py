@@ -18,7 +18,7 @@ from kilowait.report.summary import caveats, summary
 from kilowait.units import format_duration
 
 __all__ = [
-    "Cell",
+    "NumberFormat",
     "best_of",
     "class_tables",
     "shown_policies_note",
@@ -38,7 +38,7 @@ USERS = 20
 """Users in the table of users, at most."""
 _KINDS = {"corrected": "corrected"}
 """Kinds of entries of a cleaning report whose displayed name differs."""
-Cell = Callable[[float], str]
+NumberFormat = Callable[[float], str]
 """A function that formats a number."""
 
 
@@ -94,7 +94,7 @@ def marked_cell(cell: str, best: bool) -> str:
     return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
 
 
-def interval(mean: PolicyMean | None, cell: Cell) -> str:
+def interval(mean: PolicyMean | None, cell: NumberFormat) -> str:
     """The confidence interval of a mean in small type; empty where it is unknown."""
     if mean is None or not math.isfinite(mean.low):
         return ""

@@ -22,14 +22,14 @@ from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
 from kilowait.report.comparison_data import BOUND_S, ComparisonData
-from kilowait.report.figures import line_numbers
+from kilowait.report.figures import colour_numbers
 from kilowait.report.gantt import GanttRows, assign_rows, outages
 from kilowait.report.html import text
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_duration
 
 __all__ = [
-    "block",
+    "packed_columns_script",
     "chart",
     "time_axis_note",
     "json_script",
@@ -62,7 +62,7 @@ def time_chart(data: ComparisonData, name: str) -> str:
     unit = "GPUs" if data.node_level else "nodes"
     logs = [data.log(policy) for policy in data.shown]
     zero_s = TickScale(logs).zero_s
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     series, blocks, ticks = [], [], []
     for number, (policy, log) in enumerate(zip(data.shown, logs, strict=True)):
         packed = time_columns(log, zero_s, data.comparison.machine)
@@ -71,7 +71,7 @@ def time_chart(data: ComparisonData, name: str) -> str:
         time_range, columns = packed
         label, line = data.comparison.labels[policy], numbers[policy]
         series.append({"label": label, "block": f"{name}-{number}", "line": line, **time_range})
-        blocks.append(block(f"{name}-{number}", columns))
+        blocks.append(packed_columns_script(f"{name}-{number}", columns))
         ticks.append(line_checkbox(label, line))
     if not series:
         return "<p>No job started, so there is no chart over time.</p>"
@@ -132,10 +132,12 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
     if not len(first):
         return "<p>No job started, so there is no Gantt chart.</p>"
     ticks = TickScale(list(logs.values()))
-    blocks = [block(f"{name}-jobs", jobs_columns(first, ticks))]
+    blocks = [packed_columns_script(f"{name}-jobs", jobs_columns(first, ticks))]
     runs = []
     for policy, log in logs.items():
-        blocks.append(block(f"{name}-{policy}", run_columns(log, rows_by_policy[policy], ticks, BOUND_S)))
+        blocks.append(
+            packed_columns_script(f"{name}-{policy}", run_columns(log, rows_by_policy[policy], ticks, BOUND_S))
+        )
         runs.append({"label": data.comparison.labels[policy], "block": f"{name}-{policy}"})
     table_of = first.jobs_table
     users, user_of_job = np.unique(table_of.column("user"), return_inverse=True)
@@ -260,7 +262,7 @@ def time_axis_note(data: ComparisonData, window: int | None = None) -> str:
 # -- packing ----------------------------------------------------------------------------------------
 
 
-def block(name: str, columns: Columns) -> str:
+def packed_columns_script(name: str, columns: Columns) -> str:
     """The packed columns as a script element that browsers do not run, with the id `name`.
 
     >>> print(block("x", {"nodes": np.array([1, 2], np.int32)})[:88])

@@ -17,9 +17,9 @@ from kilowait.report.figures import (
     LINES,
     WIDTH_IN,
     ReportFigure,
+    colour_numbers,
     escape_dollar,
     legend_columns,
-    line_numbers,
     line_style,
     new_figure,
 )
@@ -29,7 +29,7 @@ from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_duration
 
 __all__ = [
-    "classes",
+    "slowdown_by_class",
     "gantt",
     "over_time",
     "cumulative_distributions",
@@ -47,7 +47,7 @@ VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6
 
 def cumulative_distributions(data: ComparisonData) -> ReportFigure:
     """Cumulative distributions of waits and of slowdowns (or completion times), one line for each policy."""
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     with new_figure(height_in=3.5, columns=2) as (figure, (left, right)):
         for number, policy in enumerate(data.shown):
             label = escape_dollar(data.names[policy])
@@ -85,7 +85,7 @@ def cumulative_distributions(data: ComparisonData) -> ReportFigure:
 
 def violins(data: ComparisonData) -> ReportFigure:
     """Violin plots of waits and of slowdowns (or completion times) with median and quartiles, one for each policy."""
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     rows = len(data.shown)
     with new_figure(height_in=1.1 + 0.62 * rows, columns=2) as (figure, (left, right)):
         alt_parts, names = [], []
@@ -120,9 +120,11 @@ def violins(data: ComparisonData) -> ReportFigure:
     )
 
 
-def classes(data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]) -> ReportFigure:
+def slowdown_by_class(
+    data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]
+) -> ReportFigure:
     """Mean bounded slowdown by job size and by run time, one line for each policy."""
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     sizes = "GPUs" if data.node_level else "nodes"
     with new_figure(height_in=3.2, columns=2) as (figure, panels):
         for axes, rows, x_label in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
@@ -159,7 +161,7 @@ def classes(data: ComparisonData, by_size: Sequence[JobClass], by_runtime: Seque
 def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
     """Jobs waiting, nodes (or GPUs) requested and busy in the typical window; only for saved figures."""
     unit = "GPUs" if data.node_level else "nodes"
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     with new_figure(height_in=6.0, rows=3, share_x=True) as (figure, panels):
         for policy in data.shown:
             load_steps = timeline(data.log(policy))

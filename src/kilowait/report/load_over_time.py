@@ -12,7 +12,7 @@ from kilowait.evaluation.gpu.timeline import gpu_backlog, gpu_timeline
 from kilowait.evaluation.timeline import Timeline
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["LoadOverTime", "load_over_time"]
+__all__ = ["load_over_time"]
 
 Floats = npt.NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from kilowait.report.gpu import figures as gpu_figures
 from kilowait.report.gpu import interactive as gpu_charts
 from kilowait.report.gpu import tables as gpu_tables
 from kilowait.report.gpu.data import GpuData, missing_gpu_data
-from kilowait.report.page_file import MARK, check_page, write_page
+from kilowait.report.page_file import REPORT_TAG, check_page, write_page
 from kilowait.report.predictions.data import PredictionReportData
 from kilowait.report.predictions.sections import prediction_sections
 from kilowait.report.result_folders import LoadedRuns, RunSource, load_runs
@@ -174,7 +174,7 @@ def _page(
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'{MARK}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'{REPORT_TAG}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(name)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#main">Skip to the report</a>\n'
@@ -262,11 +262,11 @@ def _comparison_section(data: ComparisonData, number: int, prefix: str, figures_
         yield "<h3>Power over time</h3>"
         yield energy_charts.power_chart(energy_data, f"power-{number}", f"time-{number}")
         if energy_data.record.curves:
-            figures_by_name[f"{prefix}power"] = partial(energy_figures.power, energy_data)
+            figures_by_name[f"{prefix}power"] = partial(energy_figures.power_over_time, energy_data)
     yield "<h3>Waits by job class</h3>"
     size = "gpus" if data.node_level else "size"
     by = {kind: data.by_class(kind, limit=html.USERS) for kind in (size, "runtime", "user")}
-    yield add("classes", job_figures.classes(data, by[size], by["runtime"]))
+    yield add("classes", job_figures.slowdown_by_class(data, by[size], by["runtime"]))
     yield html.class_tables(data, by)
     yield "<h3>Schedule (Gantt chart)</h3>"
     rows_by_policy = {policy: interactive.gantt_rows(data, policy) for policy in interactive.gantt_runs(data)}
@@ -283,7 +283,7 @@ def _energy_section(energy_data: EnergyData, add: Callable[[str, ReportFigure], 
     yield energy_tables.energy_table(energy_data)
     yield energy_tables.assumptions(energy_data)
     if len(energy_data.policies) > 1:
-        yield add("pareto", energy_figures.pareto(energy_data))
+        yield add("pareto", energy_figures.energy_pareto(energy_data))
     yield add("energy-by-state", energy_figures.energy_by_state(energy_data))
     for group in energy_data.control_savings:
         yield energy_tables.control_savings_table(energy_data, group)
@@ -317,7 +317,7 @@ def _agent_section(each: TrainingData, add: Callable[[str, ReportFigure], str], 
     if each.pareto_front:
         yield heading("Results by preference")
         if len(each.pareto_front["terms"]) == 2:
-            yield add("front", training_pareto.pareto_front(each.pareto_front))
+            yield add("front", training_pareto.pareto_figure(each.pareto_front))
         yield training_pareto.pareto_table(each.pareto_front)
     if each.history:
         yield heading("Training curves")

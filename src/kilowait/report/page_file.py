@@ -8,9 +8,9 @@ from pathlib import Path
 
 from kilowait.errors import InputError
 
-__all__ = ["MARK", "check_page", "write_page"]
+__all__ = ["REPORT_TAG", "check_page", "write_page"]
 
-MARK = '<meta name="generator" content="kilowait">'
+REPORT_TAG = '<meta name="generator" content="kilowait">'
 """The tag by which a file is recognised as a report."""
 
 
@@ -21,7 +21,7 @@ def check_page(target: Path) -> None:
             raise InputError(f"{target} is a folder; name the file of the page, for instance {target}/report.html")
         if target.exists():
             with target.open(encoding="utf-8", errors="replace") as file:
-                if MARK not in file.read(2000):
+                if REPORT_TAG not in file.read(2000):
                     raise InputError(f"{target} exists and is not a kilowait report; name another file, or remove it")
         parent = next(folder for folder in target.absolute().parents if folder.exists())
     except OSError as error:

@@ -6,17 +6,22 @@ from kilowait.synth.gavel import gavel_jobs
 from kilowait.synth.generator import Generator
 from kilowait.synth.gpu_workload import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
-from kilowait.synth.lublin_parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters
+from kilowait.synth.lublin_parameters import (
+    BATCH_PARAMETERS,
+    COMBINED_PARAMETERS,
+    INTERACTIVE_PARAMETERS,
+    LublinParameters,
+)
 from kilowait.synth.registry import GENERATORS, fit_generator, load_generator
 from kilowait.synth.rescale import offered_load, rescale_load
 from kilowait.synth.what_if import WhatIf
 
 __all__ = [
-    "BATCH",
-    "COMBINED",
+    "BATCH_PARAMETERS",
+    "COMBINED_PARAMETERS",
     "GENERATORS",
     "Generator",
-    "INTERACTIVE",
+    "INTERACTIVE_PARAMETERS",
     "LublinParameters",
     "WhatIf",
     "fit_generator",

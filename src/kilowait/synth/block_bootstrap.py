@@ -13,10 +13,10 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, SampleProgress, State
+from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
 from kilowait.synth.log_schema import DAY_S, Columns
 
-__all__ = ["BootstrapGenerator", "BootstrapSettings"]
+__all__ = ["BootstrapGenerator"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class BootstrapGenerator(Generator):
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:
         self._rows = rows
 
-    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
         rows, days = self._rows, self.settings.days
         zero_s = self.schema.zero_s
         day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)

@@ -16,10 +16,10 @@ from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, SampleProgress, State
+from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
 from kilowait.synth.log_schema import Columns
 
-__all__ = ["CopulaGenerator", "CopulaSettings"]
+__all__ = ["CopulaGenerator"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class CopulaGenerator(Generator):
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
 
-    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
         rng = stream(seed, f"synth.copula.draw.{layer}")
         last_s, at_start = self.schema.first_s, True
         while True:

@@ -11,7 +11,7 @@ from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICES", "check_device", "check_torch", "device_of", "one_thread"]
+__all__ = ["check_device", "check_torch", "device_of", "one_thread"]
 
 DEVICES = ("auto", "cpu", "cuda")
 """auto: a GPU if the machine has one, else the CPU."""

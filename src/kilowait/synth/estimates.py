@@ -8,7 +8,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 
-__all__ = ["LIMITS_S", "user_estimates"]
+__all__ = ["user_estimates"]
 
 Floats = npt.NDArray[np.float64]
 

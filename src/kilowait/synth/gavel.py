@@ -23,7 +23,7 @@ import numpy as np
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["MODELS", "MULTI_GPU_MODELS", "gavel_jobs"]
+__all__ = ["MODEL_TYPES", "MULTI_GPU_MODELS", "gavel_jobs"]
 
 
 def _batches(name: str, *sizes: int) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ MULTI_GPU_MODELS: tuple[str, ...] = (
 )
 """Model types that run on several GPUs."""
 
-MODELS: tuple[str, ...] = (
+MODEL_TYPES: tuple[str, ...] = (
     *MULTI_GPU_MODELS,
     *_batches("Recommendation", 512, 1024, 2048, 4096, 8192),
     "A3C",
@@ -90,9 +90,9 @@ def gavel_jobs(
         if not multi_gpu:
             job_gpus = 1
         runtime_s = _runtime_s(job_rng)
-        model_type = job_rng.choice(MODELS)
+        model_type = job_rng.choice(MODEL_TYPES)
         while job_gpus > 1 and model_type not in MULTI_GPU_MODELS:
-            model_type = job_rng.choice(MODELS)
+            model_type = job_rng.choice(MODEL_TYPES)
         if priorities:
             priority.append(5.0 if job_rng.uniform(0, 1) <= 0.2 else 1.0)
         if slo:
@@ -100,7 +100,7 @@ def gavel_jobs(
         submit.append(now_s)
         gpus.append(job_gpus)
         runtime.append(runtime_s)
-        model.append(MODELS.index(model_type))
+        model.append(MODEL_TYPES.index(model_type))
         if gap_s > 0:
             now_s += -math.log(1.0 - arrival_rng.random()) / (1.0 / gap_s)
     return JobTable(
@@ -113,7 +113,7 @@ def gavel_jobs(
         gpus_may_span_nodes=np.ones(count, np.int8) if multi_gpu else None,
         priority=priority if priorities else None,
         slack_s=slack if slo else None,
-        labels={"model": MODELS},
+        labels={"model": MODEL_TYPES},
         meta={"workload": "gavel", "seed": seed, "jobs_per_hour": float(jobs_per_hour), "reference_gpu": "V100"},
     )
 

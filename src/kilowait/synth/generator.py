@@ -29,10 +29,10 @@ from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import Columns, LogSchema, log_schema, rows_of
-from kilowait.synth.sampler import Part, SampleProgress, SampleRequest, expected_job_count, sample_parts
-from kilowait.synth.what_if import Changes, GroupFactors, WhatIf
+from kilowait.synth.sampler import SamplePart, SampleProgress, SampleRequest, expected_job_count, sample_parts
+from kilowait.synth.what_if import GroupFactors, WhatIf, WorkloadChanges
 
-__all__ = ["Generator", "Part", "State", "SampleProgress", "concatenate_tables", "settings_from"]
+__all__ = ["Generator", "SamplePart", "State", "SampleProgress", "concatenate_tables", "settings_from"]
 
 State = dict[str, npt.NDArray[Any]]
 """Fitted parameters of a generator, by name."""
@@ -73,7 +73,7 @@ class Generator(ABC):
         """Learn from the log's rows."""
 
     @abstractmethod
-    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
         """Stream the endless workload in parts, with the columns of the log, from its first submission on.
 
         Each part comes with a time before which no later part has submissions; rows within it need no order. About
@@ -179,7 +179,7 @@ class Generator(ABC):
             days,
             seed,
             Conditions(conditions or {}, schema),
-            Changes(changes, schema),
+            WorkloadChanges(changes, schema),
             work="gpus" if gpus else "nodes",
             capacity=None if cluster is None else gpus_of(cluster) if gpus else cluster.nodes,
         )

@@ -13,12 +13,12 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.gavel import MODELS, MULTI_GPU_MODELS
+from kilowait.synth.gavel import MODEL_TYPES, MULTI_GPU_MODELS
 from kilowait.synth.lublin_daily_cycle import BUCKETS, DAY_S, DailyCycle
-from kilowait.synth.lublin_parameters import COMBINED
+from kilowait.synth.lublin_parameters import COMBINED_PARAMETERS
 from kilowait.synth.rescale import check_load
 
-__all__ = ["PARTS", "PRIORITIES", "SIZES", "counts_gpus", "gpu_load", "gpu_workload", "gpus_of"]
+__all__ = ["counts_gpus", "gpu_load", "gpu_workload", "gpus_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -130,7 +130,7 @@ def gpu_workload(
         model=_models(gpus, seed),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),
-        labels={"model": MODELS},
+        labels={"model": MODEL_TYPES},
         meta={"workload": "gpu", "seed": int(seed), "cluster": cluster.name},
     )
 
@@ -258,7 +258,7 @@ def _arrivals(pattern: str, count: int, span_s: float, seed: int) -> Floats:
     arrival_s = np.concatenate(([0.0], np.cumsum(rng.gamma(shape, 1.0, count - 1))))
     if pattern != "daily":
         return np.asarray(arrival_s * (span_s / arrival_s[-1]), np.float64)
-    cycle = DailyCycle(COMBINED.cycle_shape, COMBINED.cycle_scale)
+    cycle = DailyCycle(COMBINED_PARAMETERS.cycle_shape, COMBINED_PARAMETERS.cycle_scale)
     # Model time of the last submission: the inverse of `DailyCycle.real_s`.
     days, rest_s = divmod(span_s, DAY_S)
     model_s = np.concatenate(([0.0], np.cumsum(cycle.weights))) * (DAY_S / BUCKETS)
@@ -271,5 +271,5 @@ def _arrivals(pattern: str, count: int, span_s: float, seed: int) -> Floats:
 def _models(gpus: Ints, seed: int) -> Ints:
     """Model type of each job; jobs with several GPUs have one that can use them."""
     uniforms = stream(seed, "gpu.models").random(len(gpus))
-    model_counts = np.where(gpus > 1, len(MULTI_GPU_MODELS), len(MODELS))
+    model_counts = np.where(gpus > 1, len(MULTI_GPU_MODELS), len(MODEL_TYPES))
     return np.floor(uniforms * model_counts).astype(np.int64)

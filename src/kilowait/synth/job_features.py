@@ -12,17 +12,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.synth.log_schema import DAY_S, unix_zero_s
 
-__all__ = [
-    "CATEGORIES",
-    "NUMBERS",
-    "check_jobs",
-    "common_columns",
-    "previous_job",
-    "job_rows",
-    "numeric_columns",
-    "shared_codes",
-    "sample_rows",
-]
+__all__ = ["check_jobs", "common_columns", "previous_job", "job_rows", "numeric_columns", "shared_codes", "sample_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.lublin_daily_cycle import DailyCycle
-from kilowait.synth.lublin_parameters import MODELS, LublinParameters
+from kilowait.synth.lublin_parameters import JOB_KINDS_BY_MODEL, LublinParameters
 from kilowait.synth.rescale import check_load, check_pace, rescale_load
 
 __all__ = ["lublin"]
@@ -224,9 +224,9 @@ def _fitted_scale(kind_jobs: Sequence[_JobArrays], count: int, nodes: int, load:
 
 def _kinds(model: str | LublinParameters | Sequence[LublinParameters]) -> tuple[LublinParameters, ...]:
     if isinstance(model, str):
-        if model not in MODELS:
-            raise UnknownNameError("Lublin model", model, MODELS)
-        return MODELS[model]
+        if model not in JOB_KINDS_BY_MODEL:
+            raise UnknownNameError("Lublin model", model, JOB_KINDS_BY_MODEL)
+        return JOB_KINDS_BY_MODEL[model]
     kinds = (model,) if isinstance(model, LublinParameters) else tuple(model)
     names = [kind.name for kind in kinds]
     if not kinds:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DailyCycle", "gamma_cdf"]
+__all__ = ["DailyCycle"]
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass, fields
 
 from kilowait.errors import InputError
 
-__all__ = ["BATCH", "COMBINED", "INTERACTIVE", "MODELS", "LublinParameters"]
+__all__ = [
+    "BATCH_PARAMETERS",
+    "COMBINED_PARAMETERS",
+    "INTERACTIVE_PARAMETERS",
+    "JOB_KINDS_BY_MODEL",
+    "LublinParameters",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +97,7 @@ class LublinParameters:
             )
 
 
-BATCH = LublinParameters(
+BATCH_PARAMETERS = LublinParameters(
     name="batch",
     serial_share=0.2927,
     power2_share=0.6686,
@@ -113,7 +119,7 @@ BATCH = LublinParameters(
 )
 """Batch jobs."""
 
-INTERACTIVE = LublinParameters(
+INTERACTIVE_PARAMETERS = LublinParameters(
     name="interactive",
     serial_share=0.1541,
     power2_share=0.625,
@@ -135,7 +141,7 @@ INTERACTIVE = LublinParameters(
 )
 """Interactive jobs; the largest take about a third of the machine."""
 
-COMBINED = LublinParameters(
+COMBINED_PARAMETERS = LublinParameters(
     name="combined",
     serial_share=0.244,
     power2_share=0.576,
@@ -157,10 +163,10 @@ COMBINED = LublinParameters(
 )
 """One kind for all jobs: the authors' fit for logs without batch/interactive distinction."""
 
-MODELS: dict[str, tuple[LublinParameters, ...]] = {
-    "combined": (COMBINED,),
-    "batch": (BATCH,),
-    "interactive": (INTERACTIVE,),
-    "mixed": (BATCH, INTERACTIVE),
+JOB_KINDS_BY_MODEL: dict[str, tuple[LublinParameters, ...]] = {
+    "combined": (COMBINED_PARAMETERS,),
+    "batch": (BATCH_PARAMETERS,),
+    "interactive": (INTERACTIVE_PARAMETERS,),
+    "mixed": (BATCH_PARAMETERS, INTERACTIVE_PARAMETERS),
 }
 """Model names and their kinds of job."""

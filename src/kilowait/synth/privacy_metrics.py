@@ -16,7 +16,13 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import job_rows, previous_job, shared_codes
-from kilowait.synth.record_distances import RecordDistances, advantage, compared_numbers, distance_auc, record_distances
+from kilowait.synth.record_distances import (
+    RecordDistances,
+    compared_numbers,
+    distance_auc,
+    membership_inference_advantage,
+    record_distances,
+)
 
 __all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "privacy_metrics"]
 
@@ -91,7 +97,9 @@ def privacy_metrics(
         copied_pairs=pairs[0],
         copied_pairs_of_held_out=pairs[1],
         membership_auc=distance_auc(distances.seen_to_synthetic, distances.held_out_to_synthetic),
-        membership_advantage=advantage(distances.seen_to_synthetic, distances.held_out_to_synthetic),
+        membership_advantage=membership_inference_advantage(
+            distances.seen_to_synthetic, distances.held_out_to_synthetic
+        ),
     )
 
 

@@ -17,10 +17,8 @@ from kilowait.rng import stream
 from kilowait.synth.job_features import check_jobs, job_rows, sample_rows, shared_codes
 
 __all__ = [
-    "COMPARED",
     "RecordDistances",
-    "Roc",
-    "advantage",
+    "membership_inference_advantage",
     "record_distances",
     "compared_numbers",
     "distance_auc",
@@ -112,7 +110,7 @@ def roc(near: Floats, far: Floats, *, points: int = POINTS) -> Roc:
     )
 
 
-def advantage(near: Floats, far: Floats) -> float:
+def membership_inference_advantage(near: Floats, far: Floats) -> float:
     """The maximum difference of the shares of `near` and `far` within a threshold; at least 0."""
     true_positive_rate, false_positive_rate = _within(near, far)
     return float(max(0.0, (true_positive_rate - false_positive_rate).max()))

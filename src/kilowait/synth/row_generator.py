@@ -10,9 +10,9 @@ import numpy as np
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator
 from kilowait.synth.log_schema import Columns
-from kilowait.synth.sampler import Part, SampleProgress
+from kilowait.synth.sampler import SamplePart, SampleProgress
 
-__all__ = ["GROUP_JOBS", "RowGenerator"]
+__all__ = ["RowGenerator"]
 
 GROUP_JOBS = 50_000
 """Maximum jobs of a group. A change alters the jobs of a seed."""
@@ -25,7 +25,7 @@ class RowGenerator(Generator):
     def _group(self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress) -> Columns:
         """`jobs` rows in order of submission, the first of them at `first_s` in log time."""
 
-    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
         last_s, number = self.schema.first_s, 0
         while True:
             rng = stream(seed, f"synth.{self.name}.draw.{layer}.{number}")

@@ -22,17 +22,17 @@ from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.conditions import Conditions
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.what_if import Changes, Weights
+from kilowait.synth.what_if import JobWeights, WorkloadChanges
 
-__all__ = ["SampleRequest", "Layers", "Part", "SampleProgress", "sample_parts", "expected_job_count"]
+__all__ = ["SampleRequest", "SamplePart", "SampleProgress", "sample_parts", "expected_job_count"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Part = tuple[Columns, float]
+SamplePart = tuple[Columns, float]
 """Jobs, and a time before which no later part of the stream has any."""
 SampleProgress = Callable[[str, float], None]
 """Progress callback: current activity and completed share."""
-Layers = Callable[[int, SampleProgress], Iterator[Part]]
+Layers = Callable[[int, SampleProgress], Iterator[SamplePart]]
 """Function that gives a layer by its number; its callback gets the share of the current part."""
 
 MAX_SAMPLED = 50
@@ -57,7 +57,7 @@ class SampleRequest:
     """From the log's first submission on; jobs or days is None."""
     seed: int
     conditions: Conditions
-    changes: Changes
+    changes: WorkloadChanges
     work: str = "nodes"
     """Column whose product with the run time is the work of a job."""
     capacity: float | None = None
@@ -119,10 +119,10 @@ class _Sampling:
     def pilot(self) -> Columns:
         """Pilot sample: jobs that match the conditions, without changes."""
         max_jobs = min(PILOT_JOBS, max(1000, expected_job_count(self._schema, self._request)))
-        parts = list(self.cut(Weights(), 1.0, max_jobs, resized=False))
+        parts = list(self.cut(JobWeights(), 1.0, max_jobs, resized=False))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def rate(self, rows: Columns, weights: Weights) -> float:
+    def rate(self, rows: Columns, weights: JobWeights) -> float:
         """Work per second, jobs counted by weight."""
         span_s = float(np.ptp(rows["submit_s"]))
         if not span_s > 0:
@@ -145,7 +145,7 @@ class _Sampling:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def cut(self, weights: Weights, density: float, jobs: int | None, *, resized: bool = True) -> Iterator[Columns]:
+    def cut(self, weights: JobWeights, density: float, jobs: int | None, *, resized: bool = True) -> Iterator[Columns]:
         """Jobs at a density, up to a number of jobs or the horizon, with scores."""
         count = math.ceil(density * weights.most)
         if count > MAX_LAYERS:
@@ -185,7 +185,7 @@ class _Sampling:
     def _remedy(self) -> str:
         return "such jobs are too rare in the workload: widen the conditions"
 
-    def _layer(self, number: int, weights: Weights, density: float, resized: bool) -> Iterator[Part]:
+    def _layer(self, number: int, weights: JobWeights, density: float, resized: bool) -> Iterator[SamplePart]:
         rng = stream(self._request.seed, f"synth.layer.{number}")
         schema, changes = self._schema, self._request.changes
         for part, until_s in self._layers(number, self._part_progress):
@@ -205,7 +205,7 @@ class _Sampling:
 
     # -- load --------------------------------------------------------------------------------------
 
-    def at_rate(self, weights: Weights, target_rate: float, density: float) -> Iterator[Columns]:
+    def at_rate(self, weights: JobWeights, target_rate: float, density: float) -> Iterator[Columns]:
         """Jobs at the density that gives `target_rate` work per second.
 
         Jobs are oversampled into files, and then selected.
@@ -220,7 +220,7 @@ class _Sampling:
                     return
                 density *= 2.0**direction
 
-    def _stored(self, weights: Weights, density: float, folder: Path) -> _StoredJobs:
+    def _stored(self, weights: JobWeights, density: float, folder: Path) -> _StoredJobs:
         """Sample jobs at a density into files, about twice as many as needed."""
         jobs = self._request.jobs
         files: list[Path] = []
@@ -313,7 +313,7 @@ class _StoredJobs:
                 yield rows
 
 
-def merged(layers: list[Iterator[Part]]) -> Iterator[Part]:
+def merged(layers: list[Iterator[SamplePart]]) -> Iterator[SamplePart]:
     """Merge streams in order of submission.
 
     >>> def layer(*times_s):

@@ -22,7 +22,7 @@ from kilowait.synth.conditions import Conditions
 from kilowait.synth.log_schema import PERSON_COLUMNS, Columns, LogSchema
 from kilowait.synth.rescale import check_load
 
-__all__ = ["MAX_LOAD", "Changes", "Weights", "WhatIf", "new_sizes", "parse_changes"]
+__all__ = ["WorkloadChanges", "JobWeights", "WhatIf", "scaled_job_sizes", "parse_changes"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class WhatIf:
     """Frequency of jobs of a queue, user or account relative to the log: ``{"queue": {"long": 3}}``. Users and
     accounts are named as in the log where names were kept; otherwise by rank: 1 has the most node-seconds."""
     nodes: int | None = None
-    """Nodes of another machine: sizes are scaled (`new_sizes`) and the load is kept, or is `load`."""
+    """Nodes of another machine: sizes are scaled (`scaled_job_sizes`) and the load is kept, or is `load`."""
 
     def __post_init__(self) -> None:
         if self.load is not None:
@@ -83,7 +83,7 @@ class _GroupWeights:
 
 
 @dataclass(frozen=True)
-class Weights:
+class JobWeights:
     """Weight (relative frequency) of each sampled job."""
 
     kinds: tuple[_GroupWeights, ...] = ()
@@ -99,7 +99,7 @@ class Weights:
         return math.prod(kinds.most for kinds in self.kinds)
 
 
-class Changes:
+class WorkloadChanges:
     """What-if changes, validated against the log's schema."""
 
     def __init__(self, what_if: WhatIf, schema: LogSchema) -> None:
@@ -113,7 +113,7 @@ class Changes:
         for column, groups in what_if.scale_groups.items():
             self._add_scaling(column, groups)
         seen = schema.seen["nodes"]
-        self._sizes = seen if self.nodes is None else new_sizes(seen, schema.machine, int(self.nodes))
+        self._sizes = seen if self.nodes is None else scaled_job_sizes(seen, schema.machine, int(self.nodes))
 
     def __str__(self) -> str:
         return ", ".join(self._texts)
@@ -123,9 +123,9 @@ class Changes:
         """Whether a pilot sample without changes is needed."""
         return self._shares is not None or self.load is not None or self.nodes is not None
 
-    def weights(self, pilot: Columns | None) -> Weights:
+    def weights(self, pilot: Columns | None) -> JobWeights:
         """Weights that give the factors and shares; shares need the pilot sample."""
-        factors = Weights(tuple(self._factors))
+        factors = JobWeights(tuple(self._factors))
         if self._shares is None or pilot is None:
             return factors
         tests, target_shares = self._shares
@@ -152,7 +152,7 @@ class Changes:
             tuple(scaled),
             max(other_target, 0.0) / other_share if other_share else 0.0,
         )
-        return Weights((*factors.kinds, shares))
+        return JobWeights((*factors.kinds, shares))
 
     def resized(self, rows: Columns) -> Columns:
         """The jobs scaled to the other machine; GPUs and energy scale with the nodes."""
@@ -209,7 +209,7 @@ class Changes:
         self._factors.append(_GroupWeights(tuple(tests), tuple(factors)))
 
 
-def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
+def scaled_job_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
     """Scale ascending job sizes from a machine of `old` nodes to one of `new` nodes.
 
     On a log2 scale sizes keep their relative position between the smallest and the machine. Serial jobs stay serial;

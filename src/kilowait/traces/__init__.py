@@ -1,17 +1,17 @@
 """Readers and writers of job logs (SWF, sacct, CSV, Parquet, GPU traces), with a cleaning report."""
 
-from kilowait.traces.cleaning_report import CleaningReport, Entry, describe
-from kilowait.traces.fetch import CATALOGUE, fetch
+from kilowait.traces.cleaning_report import CleaningEntry, CleaningReport, describe
+from kilowait.traces.fetch import ARCHIVE_LOGS, fetch
 from kilowait.traces.multi_file import trace_sha256
 from kilowait.traces.node_lists import read_nodes
 from kilowait.traces.read import FORMATS, read_trace, read_trace_with_report
 from kilowait.traces.write import WRITERS, write_parts, write_trace, written_format
 
 __all__ = [
-    "CATALOGUE",
+    "ARCHIVE_LOGS",
     "FORMATS",
     "WRITERS",
-    "Entry",
+    "CleaningEntry",
     "CleaningReport",
     "describe",
     "fetch",

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.units import parse_duration
 
-__all__ = ["Words", "coded", "megabytes", "number", "numbers", "seconds", "split_line", "unix_s"]
+__all__ = ["CodedNames", "coded", "megabytes", "number", "numbers", "seconds", "split_line", "unix_s"]
 
-Words = tuple[npt.NDArray[np.int32], tuple[str, ...] | None]
+CodedNames = tuple[npt.NDArray[np.int32], tuple[str, ...] | None]
 """A coded column of names: codes with -1 for unknown, and the names (None: the codes are the original numbers)."""
 
 _UNIT = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
@@ -99,7 +99,7 @@ def split_line(line: str, delimiter: str) -> list[str]:
     return line.split(delimiter)
 
 
-def coded(values: list[str], unknown: frozenset[str] = frozenset({""})) -> Words:
+def coded(values: list[str], unknown: frozenset[str] = frozenset({""})) -> CodedNames:
     """Encode a column of words as codes and names; whole numbers that fit are kept as codes.
 
     >>> coded(["7", "", "12"])[0].tolist(), coded(["b", "a", "b"])[0].tolist()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
-from kilowait.traces.cell_parser import Words
+from kilowait.traces.cell_parser import CodedNames
 from kilowait.traces.cleaning_report import CleaningReport
 
 __all__ = ["LONGEST_S", "RawColumns", "NeverRan", "build_table"]
@@ -63,7 +63,7 @@ class RawColumns:
     """Line (or record) of each row in the file."""
     numbers: dict[str, Floats]
     """Numeric columns by kilowait's names; `job_id` and `after_id` are floats here, NaN if unknown."""
-    words: dict[str, Words] = field(default_factory=dict)
+    words: dict[str, CodedNames] = field(default_factory=dict)
     """The labelled columns: codes with -1 for unknown, and their names."""
     never_ran: dict[str, Flags] = field(default_factory=dict)
     """Jobs that never ran, by reason."""

@@ -10,16 +10,16 @@ import numpy as np
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
 
-__all__ = ["Entry", "Kind", "CleaningReport", "describe"]
+__all__ = ["CleaningEntry", "CleaningKind", "CleaningReport", "describe"]
 
-Kind = Literal["dropped", "corrected", "note"]
+CleaningKind = Literal["dropped", "corrected", "note"]
 
 
 @dataclass(slots=True)
-class Entry:
+class CleaningEntry:
     """One line of the cleaning report."""
 
-    kind: Kind
+    kind: CleaningKind
     reason: str
     count: int
     """Number of rows; 0 for a note on the whole file."""
@@ -47,7 +47,7 @@ class CleaningReport:
     jobs: int = 0
     folded: int = 0
     """Rows that are parts of jobs (Slurm's steps) and were merged into them."""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[CleaningEntry] = field(default_factory=list)
 
     @property
     def dropped(self) -> int:
@@ -59,13 +59,13 @@ class CleaningReport:
         """Number of corrections; a row may have several."""
         return sum(entry.count for entry in self.entries if entry.kind == "corrected")
 
-    def add(self, kind: Kind, reason: str, count: int = 0, first_line: int | None = None) -> None:
+    def add(self, kind: CleaningKind, reason: str, count: int = 0, first_line: int | None = None) -> None:
         """Add an entry; counts of the same kind and reason are summed."""
         for entry in self.entries:
             if entry.kind == kind and entry.reason == reason:
                 entry.count += count
                 return
-        self.entries.append(Entry(kind, reason, int(count), None if first_line is None else int(first_line)))
+        self.entries.append(CleaningEntry(kind, reason, int(count), None if first_line is None else int(first_line)))
 
     def lines(self) -> list[str]:
         """The report as text lines."""
@@ -99,7 +99,7 @@ class CleaningReport:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
         """The inverse of `to_dict`."""
-        return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
+        return cls(data["rows_read"], data["jobs"], data["folded"], [CleaningEntry(**row) for row in data["entries"]])
 
 
 def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from kilowait.errors import InputError, TraceError, UnknownNameError
 
-__all__ = ["ARCHIVE_URL", "CATALOGUE", "default_cache", "fetch"]
+__all__ = ["ARCHIVE_URL", "ARCHIVE_LOGS", "default_cache", "fetch"]
 
 ARCHIVE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 TRIES = 3
 """Maximum connections per call; each resumes the download where the last one failed."""
 Progress = Callable[[int, int | None], None]
 
-CATALOGUE: dict[str, str] = {
+ARCHIVE_LOGS: dict[str, str] = {
     "nasa-ipsc": "l_nasa_ipsc/NASA-iPSC-1993-3.1-cln.swf.gz",
     "lanl-cm5": "l_lanl_cm5/LANL-CM5-1994-4.1-cln.swf.gz",
     "sdsc-par-95": "l_sdsc_par/SDSC-Par-1995-3.1-cln.swf.gz",
@@ -90,7 +90,7 @@ def fetch(
 ) -> Path:
     """The path of an archived log, downloaded unless it is in the cache.
 
-    `name` is one of `CATALOGUE` (case-insensitive) or the archive's file name. An interrupted download is kept and
+    `name` is one of `ARCHIVE_LOGS` (case-insensitive) or the archive's file name. An interrupted download is kept and
     resumed. The sha256 is stored next to the file after the download and checked at every later use. `progress` is
     called with the bytes received and the total bytes (None if the server does not say).
 
@@ -129,13 +129,13 @@ def fetch(
 
 
 def _place(name: str) -> str:
-    for place in CATALOGUE.values():
+    for place in ARCHIVE_LOGS.values():
         if name == place.rpartition("/")[2]:
             return place
     try:
-        return CATALOGUE[name.lower()]
+        return ARCHIVE_LOGS[name.lower()]
     except KeyError:
-        raise UnknownNameError("archived log", name, CATALOGUE) from None
+        raise UnknownNameError("archived log", name, ARCHIVE_LOGS) from None
 
 
 def _sidecar(target: Path) -> Path:

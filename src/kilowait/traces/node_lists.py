@@ -14,7 +14,7 @@ from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_bina
 from kilowait.traces.gpu.csv import CsvRows, read_rows
 from kilowait.traces.gpu.detect import node_list
 from kilowait.traces.gpu.pai import PAI_TABLES
-from kilowait.traces.gpu.resource_columns import MIB_MB
+from kilowait.traces.gpu.resource_columns import MB_PER_MIB
 
 __all__ = ["read_nodes"]
 
@@ -63,10 +63,10 @@ def _kinds(text: str, report: CleaningReport) -> list[_Kind]:
         raise TraceError(f"it is incomplete: {'; '.join(report.lines()[1:])}")
     if origin == "openb":
         cores, memory, gpus, model = (rows.numbers("cpu_milli") / 1000, rows.numbers("memory_mib"), "gpu", "model")
-        memory = memory * MIB_MB / 1000
+        memory = memory * MB_PER_MIB / 1000
     elif origin == "pai":
         cores, memory, gpus, model = rows.numbers("cap_cpu"), rows.numbers("cap_mem"), "cap_gpu", "gpu_type"
-        memory = memory * 1024 * MIB_MB / 1000
+        memory = memory * 1024 * MB_PER_MIB / 1000
     else:
         cores, gpus, model = rows.numbers("cpu_num"), "gpu_capacity_num", "gpu_model"
         memory = np.zeros(len(rows))

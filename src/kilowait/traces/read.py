@@ -17,7 +17,7 @@ from kilowait.traces.detect import FORMATS, find_format
 from kilowait.traces.gpu import GPU_READERS, TracePart
 from kilowait.traces.multi_file import folder_parts
 
-__all__ = ["FORMATS", "find_format", "read_trace", "read_trace_with_report", "unpack"]
+__all__ = ["FORMATS", "read_trace", "read_trace_with_report"]
 
 
 def read_trace(

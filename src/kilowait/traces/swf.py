@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cell_parser import Words, coded
+from kilowait.traces.cell_parser import CodedNames, coded
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 
-__all__ = ["FIELDS", "HEADER_KEYS", "read_swf"]
+__all__ = ["FIELDS", "read_swf"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -265,7 +265,7 @@ def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.words = {name: (codes[rows], names) for name, (codes, names) in draft.words.items()}
 
 
-def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> Words:
+def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> CodedNames:
     """A column of ids: whole numbers are kept; too large ones become names; invalid ones become unknown."""
     broken = ~np.isnan(values) & (((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53))
     if broken.any():

@@ -14,9 +14,9 @@ from safetensors import safe_open
 from kilowait.agents import (
     A2CSettings,
     D3QNSettings,
+    NetworkSizes,
     PPOSettings,
     SACSettings,
-    Sizes,
     TrainingError,
     load_network,
     train_a2c,
@@ -28,8 +28,8 @@ from kilowait.agents.rl.state_file import read_state
 from kilowait.errors import InputError
 from tests.agents.support.two_job_env import Spec, TwoJobs, excess
 
-SMALL = Sizes(width=32)
-TINY = Sizes(width=8, depth=1, heads=2)
+SMALL = NetworkSizes(width=32)
+TINY = NetworkSizes(width=8, depth=1, heads=2)
 PPO = PPOSettings(total_timesteps=30_000, n_steps=16, n_minibatches=4, learning_rate=2e-3, sizes=SMALL)
 OFF_POLICY = {"total_timesteps": 16_000, "learning_starts": 1000, "learning_rate": 2e-3, "sizes": SMALL}
 SOLVED = {

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import EvolutionStrategy, train
-from kilowait.agents.evolution.checkpoint import FILE, CheckpointDir, Generation, SearchCheckpoint
+from kilowait.agents import EvolutionStrategy, train_linear_batch
+from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.linear_gpu.train import train_linear_gpu
 from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
@@ -25,7 +25,7 @@ QUICK = {"seed": 1, "generations": 3, "population": 4, "windows": 2, "window_job
 
 
 def train_batch_agent(**settings):
-    return train(*PARTS, MACHINE, **{**QUICK, **settings})
+    return train_linear_batch(*PARTS, MACHINE, **{**QUICK, **settings})
 
 
 def train_power_agent(**settings):
@@ -75,7 +75,7 @@ def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monke
     run, uninterrupted, history = search
     agent, history_again = run(checkpoint_dir=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == uninterrupted
-    last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
+    last = json.loads((tmp_path / "never" / CHECKPOINT_FILE).read_text())["state"]
     starts = -(-len(last["start_scores"]) // 4)
     # while the first and the last starts are evaluated, in the second generation and in the last
     for checkpoint_number in (2, 1 + starts, 3 + starts, 4 + starts):
@@ -137,10 +137,10 @@ def started_search(tmp_path_factory):
     ],
 )
 def test_resume_with_other_settings_keeps_file(started_search, run, changes, message):
-    before = (started_search / FILE).read_bytes()
+    before = (started_search / CHECKPOINT_FILE).read_bytes()
     with pytest.raises(InputError, match=message):
         run(checkpoint_dir=CheckpointDir(started_search, resume=True), **changes)
-    assert (started_search / FILE).read_bytes() == before
+    assert (started_search / CHECKPOINT_FILE).read_bytes() == before
 
 
 def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
@@ -192,7 +192,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
 )
 def test_damaged_checkpoint_is_an_error(tmp_path, damage, message):
     SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
-    (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
+    (tmp_path / CHECKPOINT_FILE).write_text(damage((tmp_path / CHECKPOINT_FILE).read_text()))
     with pytest.raises(InputError, match=message):
         SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
 

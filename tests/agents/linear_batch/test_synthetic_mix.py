@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import CheckpointDir, train
+from kilowait.agents import CheckpointDir, train_linear_batch
 from kilowait.agents.evolution.training_windows import WindowSampler
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.rng import stream
@@ -23,7 +23,7 @@ OTHER = with_users(kw.lublin(600, 32, load=0.9, seed=5), 5)
 
 
 def trained_agent(jobs=REAL[:600], mixture=None, **more):
-    return train(jobs, REAL[600:], CLUSTER, synthetic_mix=mixture, **{**SMALL, **more})[0]
+    return train_linear_batch(jobs, REAL[600:], CLUSTER, synthetic_mix=mixture, **{**SMALL, **more})[0]
 
 
 def test_seed_determines_agent_and_synthetic_jobs_change_it():

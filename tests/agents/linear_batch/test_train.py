@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import mean_bsld, train
+from kilowait.agents import mean_bsld, train_linear_batch
 from kilowait.agents.evolution.objectives import mean_wait_s
 from kilowait.agents.evolution.training_windows import LogPart
 from kilowait.agents.linear_batch.train import _relative
@@ -30,7 +30,8 @@ def split_jobs(jobs):
 
 def test_weights_do_not_depend_on_threads(split_jobs):
     results = [
-        train(*split_jobs, CLUSTER, seed=seed, threads=threads, **SMALL) for seed, threads in ((0, 1), (0, 3), (1, 1))
+        train_linear_batch(*split_jobs, CLUSTER, seed=seed, threads=threads, **SMALL)
+        for seed, threads in ((0, 1), (0, 3), (1, 1))
     ]
     weights = [agent.weights.tobytes() for agent, _ in results]
     histories = [[g.training for g in history] for _, history in results]
@@ -45,7 +46,7 @@ def test_training_learns_custom_objective(jobs, split_jobs):
         records = log.jobs()
         return float(np.average(records["wait_s"], weights=records["run_s"] ** 2)) + 1.0
 
-    agent, history = train(
+    agent, history = train_linear_batch(
         *split_jobs, CLUSTER, seed=0, objective=long_ones_wait, generations=15, population=8, windows=3, window_jobs=200
     )
     assert history[-1].best < 0.9
@@ -64,7 +65,7 @@ def test_clearly_better_policy_becomes_fallback(jobs, split_jobs):
         records = log.jobs()
         return 1.0 + float(np.maximum(0.0, -np.diff(records["start_s"])).mean())
 
-    agent, _ = train(*split_jobs, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
+    agent, _ = train_linear_batch(*split_jobs, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_policy == "fcfs"
     agent_value, policy_value = (
         kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"] for policy in (agent.policy, "fcfs")
@@ -76,7 +77,7 @@ def test_history_contains_users_of_training_and_validation(split_jobs):
     first, second = (
         part.with_columns(user=np.arange(len(part)) % 3 + shift) for part, shift in zip(split_jobs, (0, 2), strict=True)
     )
-    agent, _ = train(first, second, CLUSTER, seed=0, **SMALL)
+    agent, _ = train_linear_batch(first, second, CLUSTER, seed=0, **SMALL)
     assert sorted(agent.user_history.users) == ["0", "1", "2", "3", "4"]
 
 
@@ -93,7 +94,7 @@ def test_window_history_does_not_depend_on_later_jobs(split_jobs):
 
 def test_progress_and_provenance(split_jobs):
     reported = []
-    agent, history = train(*split_jobs, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
+    agent, history = train_linear_batch(*split_jobs, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
     assert reported == history
     assert [g.number for g in history] == [1, 2, 3, 4]
     assert history[-1].best in (1.0, pytest.approx(agent.provenance["validation_relative_to_start"]))
@@ -127,4 +128,4 @@ def test_relative_score_is_symmetric():
 )
 def test_invalid_training_settings_are_errors(split_jobs, changes, problem, message):
     with pytest.raises(problem, match=message):
-        train(*split_jobs, CLUSTER, **{"seed": 0, **SMALL, **changes})
+        train_linear_batch(*split_jobs, CLUSTER, **{"seed": 0, **SMALL, **changes})

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_gpu.agent import FEATURES, POLICY_WEIGHTS, TYPE_FEATURES, LinearGpuAgent, policy_agent
+from kilowait.agents.linear_gpu.agent import (
+    FEATURES,
+    GPU_TYPE_FEATURES,
+    POLICY_WEIGHTS,
+    LinearGpuAgent,
+    agent_equal_to_policy,
+)
 from kilowait.agents.linear_gpu.train import best_policy, train_linear_gpu
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_options import GpuOptions, run_speeds, simulate_arguments
@@ -16,7 +22,7 @@ from kilowait.synth import gpu_workload
 CLUSTER = kw.Cluster.preset("gpu-mixed")
 GPUS = 56
 JOBS = gpu_workload(300, CLUSTER, load=1.4, seed=5, shared=0.3)
-COUNT = len(FEATURES) + len(TYPE_FEATURES)
+COUNT = len(FEATURES) + len(GPU_TYPE_FEATURES)
 
 
 def run(policy, jobs=JOBS, **options):
@@ -33,11 +39,13 @@ def same_schedule(one, other):
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("policy", list(POLICY_WEIGHTS))
 def test_policy_agent_gives_same_schedule_as_policy(policy, types):
-    assert same_schedule(run(policy_agent(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types))
+    assert same_schedule(
+        run(agent_equal_to_policy(policy, GPUS, gpu_type_order=types)), run(policy, gpu_type_order=types)
+    )
 
 
 def test_policy_agent_with_migration_and_placement():
-    log = run(policy_agent("las", GPUS, gpu_type_order="fastest", placement="best", migrate=True))
+    log = run(agent_equal_to_policy("las", GPUS, gpu_type_order="fastest", placement="best", migrate=True))
     settings = {"placement": "best", "gpu_type_order": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
@@ -56,7 +64,7 @@ def test_unsorted_jobs_are_scored_correctly():
 
 
 def test_explicit_gpu_settings_override_agent():
-    agent = policy_agent("srtf", GPUS, gpu_type_order="fastest", placement="best")
+    agent = agent_equal_to_policy("srtf", GPUS, gpu_type_order="fastest", placement="best")
     log = run(agent, gpu_type_order="any", preempt=False)
     assert log.run["gpu_type_order"] == "any" and not log.run["preempt"]
     assert run(agent).run["placement"] == "best"
@@ -84,7 +92,7 @@ def test_save_and_load_are_exact(tmp_path):
     ],
 )
 def test_damaged_file_is_an_error(tmp_path, change, message):
-    path = policy_agent("sjf", GPUS).save(tmp_path / "agent.json")
+    path = agent_equal_to_policy("sjf", GPUS).save(tmp_path / "agent.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=message):
         kw.load_agent(path)
@@ -94,7 +102,7 @@ def test_invalid_weights_and_policies_are_errors():
     with pytest.raises(InputError, match="finite"):
         LinearGpuAgent([1.0])
     with pytest.raises(UnknownNameError, match="srtf"):
-        policy_agent("srtff", GPUS)
+        agent_equal_to_policy("srtff", GPUS)
 
 
 QUICK = {"generations": 3, "population": 4, "windows": 2, "window_jobs": 60, "placements": ("first",)}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
+from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
 from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.evaluate_power import run_on
+from kilowait.experiments.evaluate_power import window_metrics
 from kilowait.experiments.power import PowerSettings, make_power_context
 
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
@@ -25,7 +25,7 @@ def trained():
 
 def test_save_and_load(tmp_path):
     agent = LinearPowerAgent(
-        np.random.default_rng(0).normal(size=len(WEIGHTS)), POWER_CONTROLS, "carbon", "green", {"seed": 1}
+        np.random.default_rng(0).normal(size=len(WEIGHT_MEANINGS)), POWER_CONTROLS, "carbon", "green", {"seed": 1}
     )
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert np.array_equal(again.weights, agent.weights)
@@ -42,7 +42,7 @@ def test_save_and_load(tmp_path):
     [('"version": 2', '"version": 7', "version 7"), ('"slowdown"', '"speedup"', "needs"), ("0.5", '"x"', "damaged")],
 )
 def test_damaged_file_is_an_error(tmp_path, old, new, message):
-    path = from_controls(8, slowdown=0.5).save(tmp_path / "agent.json")
+    path = agent_from_controls(8, slowdown=0.5).save(tmp_path / "agent.json")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=message):
         kw.load_agent(path)
@@ -50,7 +50,7 @@ def test_damaged_file_is_an_error(tmp_path, old, new, message):
 
 def test_run_without_power_is_an_error():
     with pytest.raises(InputError, match="--power and --power-controls all"):
-        kw.simulate(JOBS[:10], MACHINE, from_controls(32), "easy")
+        kw.simulate(JOBS[:10], MACHINE, agent_from_controls(32), "easy")
     with pytest.raises(InputError, match="finite numbers"):
         LinearPowerAgent(np.zeros(3))
 
@@ -73,7 +73,9 @@ def test_training_objective_equals_accounting(trained):
     )
     meter = make_power_context(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS)
+        metrics = window_metrics(
+            JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS
+        )
         assert evaluation.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
         assert evaluation.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
 

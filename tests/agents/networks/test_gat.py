@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kilowait.agents.networks import gat
-from kilowait.agents.networks.gat import EDGE_TYPES, DenseGATv2, TimeBetween, time_feature
+from kilowait.agents.networks.gat import EDGE_TYPES, DenseGATv2, TimeDifferenceEncoding, time_feature
 
 WIDTH, HEADS, NODES = 24, 3, 9
 
@@ -92,7 +92,7 @@ def test_split_batch_gives_same_result(graph, monkeypatch):
 
 
 def test_time_encoding_is_asymmetric():
-    encoding = TimeBetween()(torch.tensor([[0.0, 0.3]]))
+    encoding = TimeDifferenceEncoding()(torch.tensor([[0.0, 0.3]]))
     assert encoding.shape == (1, 2, 2, 4)
     assert not torch.allclose(encoding[0, 0, 1], encoding[0, 1, 0])
     torch.testing.assert_close(encoding[0, 0, 0], encoding[0, 1, 1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kilowait.agents.networks import KINDS, network, q_network
+from kilowait.agents.networks import FEATURE_EXTRACTORS, network, q_network
 from kilowait.agents.networks.spec import LoadedSpec, spec_from_dict, spec_to_dict
 from kilowait.errors import InputError, UnknownNameError
 
@@ -35,7 +35,7 @@ def both(kind):
     return network(SPEC, kind, seed=3, width=16), q_network(SPEC, kind, seed=3, width=16)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURE_EXTRACTORS)
 def test_shapes_mask_and_gradients(kind):
     observation = queues()
     actor, q = both(kind)
@@ -48,7 +48,7 @@ def test_shapes_mask_and_gradients(kind):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in actor.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURE_EXTRACTORS)
 def test_padding_does_not_change_scores(kind):
     """A queue alone, with fewer slots used, is scored as in a batch with longer ones."""
     observation = queues()
@@ -60,7 +60,7 @@ def test_padding_does_not_change_scores(kind):
         torch.testing.assert_close(q(alone), q(observation)[place : place + 1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURE_EXTRACTORS)
 def test_order_of_queue_does_not_change_scores(kind):
     observation = queues()
     actor, _ = both(kind)
@@ -80,7 +80,7 @@ def test_order_of_queue_does_not_change_scores(kind):
     torch.testing.assert_close(same, value)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURE_EXTRACTORS)
 @pytest.mark.parametrize("name", ["jobs", "summary", "edges"])
 def test_scores_depend_on_every_input(kind, name):
     observation = queues()

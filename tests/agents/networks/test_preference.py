@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import PPOSettings, Sizes, train_ppo
+from kilowait.agents import NetworkSizes, PPOSettings, train_ppo
 from kilowait.agents.network_policies.batch import NetworkAgent, engine_weights, network_agent, settings_to_dict
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent
 from kilowait.agents.networks import network, q_network
@@ -131,7 +131,7 @@ def test_one_network_learns_optimum_of_every_preference():
     vec = BatchVectorEnv(64, autoreset_mode="SameStep", preferences=units, **arguments)
     settings = PPOSettings(
         total_timesteps=80_000, n_steps=16, n_epochs=4, n_minibatches=4, learning_rate=3e-3, gamma=1.0, gae_lambda=1.0,
-        ent_coef=0.01, sizes=Sizes(width=32), validate_every=10,
+        ent_coef=0.01, sizes=NetworkSizes(width=32), validate_every=10,
     )  # fmt: skip
     validation_envs = BatchVectorEnv(len(first), autoreset_mode="SameStep", **arguments)
     trained = train_ppo(

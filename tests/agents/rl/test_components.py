@@ -8,7 +8,7 @@ import torch
 
 from kilowait.agents.algorithms import A2CSettings, D3QNSettings, PPOSettings, SACSettings
 from kilowait.agents.algorithms.sac import target_entropy
-from kilowait.agents.rl.categorical_returns import project
+from kilowait.agents.rl.categorical_returns import project_returns
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
@@ -59,7 +59,7 @@ def test_projection_keeps_probability_and_mean():
     random = torch.Generator().manual_seed(0)
     after = torch.rand(20, 51, generator=random).softmax(-1)
     rewards, discounts = torch.rand(20, generator=random), torch.full((20,), 0.5)
-    result = project(support, rewards, discounts, after)
+    result = project_returns(support, rewards, discounts, after)
     torch.testing.assert_close(result.sum(-1), torch.ones(20))
     torch.testing.assert_close(result @ support, rewards + 0.5 * (after @ support), atol=1e-4, rtol=1e-4)
 
@@ -67,7 +67,7 @@ def test_projection_keeps_probability_and_mean():
 def test_projection_beyond_the_last_atom_and_at_an_end():
     support = torch.tensor([-1.0, 0.0, 1.0])
     after = torch.tensor([[0.2, 0.3, 0.5]] * 2)
-    result = project(support, torch.tensor([9.0, -0.5]), torch.tensor([1.0, 0.0]), after)
+    result = project_returns(support, torch.tensor([9.0, -0.5]), torch.tensor([1.0, 0.0]), after)
     torch.testing.assert_close(result, torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo
-from kilowait.agents.networks.spec import LoadedSpec, Sizes
+from kilowait.agents.networks.spec import LoadedSpec, NetworkSizes
 from kilowait.agents.rl.training_result import Update
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     vec = PreparedVectorEnv(options.envs, options.slots, options.features, 32, options.filled, options.network == "gat")
     settings = PPOSettings(
         n_steps=options.rollout, n_epochs=options.epochs, n_minibatches=options.minibatches, network=options.network,
-        precision=options.precision, sizes=Sizes(width=options.width),
+        precision=options.precision, sizes=NetworkSizes(width=options.width),
     )  # fmt: skip
     settings = replace(settings, total_timesteps=options.updates * options.rollout * options.envs)
     rates: list[float] = []

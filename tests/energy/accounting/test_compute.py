@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kilowait
 from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservation, SleepPolicy
-from kilowait.energy.accounting import STATES, account_energy
+from kilowait.energy.accounting import ENERGY_STATES, account_energy
 from kilowait.energy.power import ConstantPue, DvfsTable, LinearCop
 from kilowait.energy.signals import Weather
 from kilowait.errors import InputError, UnknownNameError
@@ -37,7 +37,7 @@ def test_two_jobs_on_two_nodes() -> None:
     assert accounts.by_state == pytest.approx(
         {"jobs": 0.24, "idle": 0.03, "shutting_down": 0, "asleep": 0, "waking": 0, "fixed": 0.015}
     )
-    assert tuple(accounts.by_state) == STATES
+    assert tuple(accounts.by_state) == ENERGY_STATES
     assert accounts.it_kwh == pytest.approx(0.285)
     assert accounts.facility_kwh == pytest.approx(0.285 * 1.5 + 0.03)
     assert accounts.pue == pytest.approx((0.285 * 1.5 + 0.03) / 0.285)

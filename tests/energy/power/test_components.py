@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.energy.power import Component, LoadCurve, NodePower, PowerModel
-from kilowait.energy.power.components import CURVES
+from kilowait.energy.power.components import LOAD_CURVES
 from kilowait.errors import InputError, UnknownNameError
 
 NODE = NodePower(
@@ -53,7 +53,7 @@ def test_breakdown_adds_up_and_marks_estimates():
 
 
 def test_load_curve_goes_through_the_measured_points():
-    curve = CURVES["E5-2620v3"]
+    curve = LOAD_CURVES["E5-2620v3"]
     assert (curve.share([0.1, 0.5, 0.8, 1.0]) * 117).round(9).tolist() == [16, 62, 112, 117]
     node = NodePower((Component("CPU", "cpu", 2, 12, 85),), curve)
     assert node.at(0.5) == pytest.approx(24 + 146 * 62 / 117)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.energy.power import (
-    CAP_CURVES,
+    GPU_CAP_CURVES,
     CapCurve,
     DvfsState,
     PowerModel,
@@ -63,7 +63,7 @@ def test_break_even_of_beta_on_taurus():
         assert (np.sign(energy.round(9)) == sign).all()
 
 
-@pytest.mark.parametrize("curve", CAP_CURVES.values(), ids=lambda curve: curve.gpu)
+@pytest.mark.parametrize("curve", GPU_CAP_CURVES.values(), ids=lambda curve: curve.gpu)
 @given(st.floats(0.2, 3), st.floats(0.2, 3))
 def test_tighter_caps_are_slower(curve, one, other):
     tight, loose = sorted((one, other))
@@ -74,7 +74,7 @@ def test_tighter_caps_are_slower(curve, one, other):
 
 
 def test_cap_energy_falls_and_rises_again():
-    energy = CAP_CURVES["V100"].relative_energy([1.0, 0.8, 0.7, 0.6, 0.4])
+    energy = GPU_CAP_CURVES["V100"].relative_energy([1.0, 0.8, 0.7, 0.6, 0.4])
     assert energy[0] == 1
     assert energy[2] == pytest.approx(0.7 * (1 + 0.58 * (3 / 7) ** 1.51))
     assert energy.argmin() not in (0, 4)
@@ -108,7 +108,7 @@ def test_break_even_decreases_with_idle_power(one, other):
         (lambda: DvfsState("x", cpu_dynamic=-0.1), "cpu_dynamic of the DVFS state 'x' is -0.1"),
         (lambda: clock_slowdown(1.5, 0.5), "beta is 1.5; it must be a number from 0 to 1"),
         (lambda: CapCurve("x", -1, 1), "a of the cap curve 'x' is -1"),
-        (lambda: CAP_CURVES["V100"].slowdown(0.0), "r is 0.0"),
+        (lambda: GPU_CAP_CURVES["V100"].slowdown(0.0), "r is 0.0"),
         (lambda: break_even_beta(100, 1.0, 200), "is below full speed"),
         (lambda: SleepStates(-1, 1, 1, 1, 1), "sleep_w is -1"),
         (lambda: SleepStates(1, 1, 1, math.inf, 1), "wake_s is inf"),

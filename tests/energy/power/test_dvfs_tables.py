@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.energy.power import (
-    CAP_CURVES,
+    GPU_CAP_CURVES,
     ConstantUtilization,
     DvfsTable,
     PowerModel,
@@ -56,7 +56,7 @@ def test_gpu_caps_on_polaris():
     table = tables(jobs_of([2]), POLARIS)
     assert table.names == ("full", "GPUs 350 W", "GPUs 300 W", "GPUs 250 W", "GPUs 200 W")
     assert (table.power_w[0] / 2).tolist() == pytest.approx([1919 - 4 * less for less in (0, 50, 100, 150, 200)])
-    assert table.factor[0].tolist() == pytest.approx(CAP_CURVES["V100"].slowdown([1, 0.875, 0.75, 0.625, 0.5]))
+    assert table.factor[0].tolist() == pytest.approx(GPU_CAP_CURVES["V100"].slowdown([1, 0.875, 0.75, 0.625, 0.5]))
 
 
 def test_caps_above_the_power_of_a_job_have_no_effect():
@@ -64,7 +64,7 @@ def test_caps_above_the_power_of_a_job_have_no_effect():
     table = tables(jobs_of([4]), POLARIS, ConstantUtilization(1.0, 0.5))
     assert (table.factor[0, :4] == 1).all()
     assert (table.power_w[0, :4] == table.power_w[0, 0]).all()
-    assert table.factor[0, 4] == pytest.approx(CAP_CURVES["V100"].slowdown(200 / 231))
+    assert table.factor[0, 4] == pytest.approx(GPU_CAP_CURVES["V100"].slowdown(200 / 231))
     assert table.power_w[0, 0] - table.power_w[0, 4] == pytest.approx(4 * 4 * 31)
 
 

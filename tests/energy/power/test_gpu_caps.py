@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
-from kilowait.energy.power import CAP_CURVES, PowerModel, cap_gpus, energy_by_type
+from kilowait.energy.power import GPU_CAP_CURVES, PowerModel, cap_gpus, energy_by_type
 from kilowait.energy.power.partial_node_power import piece_power
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.settings import GpuSettings
@@ -52,7 +52,7 @@ def test_slowdown_of_the_cap_curve_multiplies_given_speeds():
     jobs = table(2, gpus=[1, 0], cores=[1, 1])
     speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 2.0, "T4": 0.5})
     capped = cap_gpus(jobs, CLUSTER, MODEL, 0.6, speeds)
-    slowdown = float(CAP_CURVES["V100"].slowdown(0.6))
+    slowdown = float(GPU_CAP_CURVES["V100"].slowdown(0.6))
     np.testing.assert_allclose(capped.slowdown, [[slowdown, 1], [slowdown, 1]])
     assert capped.speeds.speed[:, 0] == pytest.approx([2 / slowdown, 0.5 / slowdown])
     assert capped.speeds.speed[:, 1].tolist() == [1, 1]  # no GPU, no cap
@@ -69,7 +69,7 @@ def test_fractional_gpus_get_their_share_of_the_cap():
 
 def test_caps_per_job_and_cap_curve_of_the_group():
     jobs = table(2)
-    group = replace(fast(), cap_curve=CAP_CURVES["A40"])
+    group = replace(fast(), cap_curve=GPU_CAP_CURVES["A40"])
     capped = cap_gpus(jobs, gpu_cluster(), power_model(group), [1.0, 0.5])
     assert capped.slowdown[0] == pytest.approx([1, 2.38])
 

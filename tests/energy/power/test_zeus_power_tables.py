@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kilowait.energy.power import CAP_CURVES, fit_cap_curve, read_cap_table
+from kilowait.energy.power import GPU_CAP_CURVES, fit_cap_curve, read_cap_table
 from kilowait.errors import InputError
 
 HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
@@ -13,7 +13,7 @@ HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,averag
 
 def test_fit_of_the_v100(data_dir):
     table = read_cap_table(data_dir / "power" / "zeus_summary_power_v100.csv.gz", "V100")
-    fitted, constant = fit_cap_curve(table), CAP_CURVES["V100"]
+    fitted, constant = fit_cap_curve(table), GPU_CAP_CURVES["V100"]
     assert (round(fitted.a, 2), round(fitted.c, 2)) == (constant.a, constant.c) == (0.58, 1.51)
     assert fitted.rmse <= 0.08
     # Without the uncapped runs, which lie on the curve by definition, the error is 0.0801.
@@ -30,8 +30,8 @@ def _drawing(table, run):
 def test_fit_of_the_other_gpus(data_dir, gpu):
     table = read_cap_table(data_dir / "power" / f"zeus_summary_power_{gpu.lower()}.csv.gz", gpu)
     fitted = fit_cap_curve(table)
-    assert (round(fitted.a, 2), round(fitted.c, 2)) == (CAP_CURVES[gpu].a, CAP_CURVES[gpu].c)
-    assert fitted.rmse <= CAP_CURVES[gpu].rmse
+    assert (round(fitted.a, 2), round(fitted.c, 2)) == (GPU_CAP_CURVES[gpu].a, GPU_CAP_CURVES[gpu].c)
+    assert fitted.rmse <= GPU_CAP_CURVES[gpu].rmse
 
 
 def test_measured_medians_of_the_v100(data_dir):
@@ -45,7 +45,7 @@ def test_measured_medians_of_the_v100(data_dir):
         assert round(float(np.median(slowdown[inside])), 2) == slowdown_median
         assert round(float(np.median((slowdown * power)[inside])), 2) == energy
         # The modelled saving exceeds the measured one by at most 0.05.
-        assert CAP_CURVES["V100"].relative_energy((low + high) / 2) > energy - 0.05
+        assert GPU_CAP_CURVES["V100"].relative_energy((low + high) / 2) > energy - 0.05
 
 
 def test_small_table(tmp_path):

@@ -60,7 +60,7 @@ def test_file_forecasts_use_no_later_issues(tmp_path_factory, at, after):
     for name, table in (("a.csv", rows), ("b.csv", changed)):
         lines = [f"{3600 * issue},{3600 * target},{value}" for issue, target, value in table]
         (folder / name).write_text("\n".join(["issue_time,target_time,value", *lines]))
-        issued.append(forecast.from_file(folder / name, unit="g/kWh").issued(at * HOUR))
+        issued.append(forecast.recorded_forecast(folder / name, unit="g/kWh").issued(at * HOUR))
     assert issued[0].value.tolist() == issued[1].value.tolist()
     assert issued[0].value[0] == 10 * (at - at % 4) + at % 4
 
@@ -194,14 +194,14 @@ NEW_YEAR = 1640995200.0
 
 def test_forecast_file(tmp_path):
     (tmp_path / "forecasts.csv").write_text(FORECAST_FILE)
-    issued = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS)
+    issued = forecast.recorded_forecast(tmp_path / "forecasts.csv", columns=COLUMNS)
     assert issued.horizon_s == DAY  # the horizon of the first issue when the second is issued
     first = issued.issued(NEW_YEAR + 600)
     assert (first.unit, first.value[0]) == ("g/kWh", pytest.approx(103 * 0.45359237))  # from the time of issue on
     assert float(issued.issued(NEW_YEAR + DAY - 1).at(NEW_YEAR + DAY)) == pytest.approx(124 * 0.45359237)
     assert float(issued.issued(NEW_YEAR + DAY).at(NEW_YEAR + DAY + 4 * HOUR)) == pytest.approx(204 * 0.45359237)
     assert issued.describe() == "forecasts of forecasts.csv (2 issues)"
-    on_log = forecast.from_file(tmp_path / "forecasts.csv", columns=COLUMNS, unix_start_s=NEW_YEAR)
+    on_log = forecast.recorded_forecast(tmp_path / "forecasts.csv", columns=COLUMNS, unix_start_s=NEW_YEAR)
     assert on_log.issued(600).value.tolist() == first.value.tolist()
     matrix = on_log.matrix([DAY, 600.0], [0, HOUR, 4 * HOUR])
     assert matrix[1].tolist() == on_log.issued(600).mean([600, 4200], [4200, 15000]).tolist()
@@ -226,7 +226,7 @@ def test_forecast_file(tmp_path):
 def test_bad_files(tmp_path, text, options, message):
     (tmp_path / "forecasts.csv").write_text(text)
     with pytest.raises(InputError, match=message):
-        forecast.from_file(tmp_path / "forecasts.csv", **options)
+        forecast.recorded_forecast(tmp_path / "forecasts.csv", **options)
 
 
 # -- bad input ------------------------------------------------------------------------------------------

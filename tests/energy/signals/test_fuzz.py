@@ -35,7 +35,7 @@ READERS = [
     lambda path: read_carbon(path, unit="lb/MWh", gaps="interpolate"),
     lambda path: read_price(path, unit="EUR/MWh", zone="UTC", gaps="hold"),
     lambda path: read_weather(path).temperature,
-    lambda path: forecast.from_file(path, unit="g/kWh", columns={"issue_time": "time"}).issued(0),
+    lambda path: forecast.recorded_forecast(path, unit="g/kWh", columns={"issue_time": "time"}).issued(0),
 ]
 
 

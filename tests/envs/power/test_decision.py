@@ -5,7 +5,7 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.envs.kernels.batch_env_decision import BACKFILLING, HEAD
-from kilowait.envs.kernels.energy_env_decision import NODES
+from kilowait.envs.kernels.energy_env_decision import NODES_PHASE
 from tests.envs.power.workloads import MACHINE, NEVER, crowded, energy, quiet, run_window, signals, window_controls
 from tests.envs.workloads import planned, started, two_groups
 
@@ -166,11 +166,11 @@ def test_sleep_and_wake_actions():
     assert phase() == HEAD and vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 0]
     vec.step(np.array([0]))
     # 12 nodes are free and no job waits: only sleep is decided.
-    assert (now(), phase()) == (0.0, NODES)
+    assert (now(), phase()) == (0.0, NODES_PHASE)
     assert np.flatnonzero(vec.simulator.buffers.mask[0]).tolist() == [hold, sleep]
     vec.step(np.array([sleep]))
     # The next event is the end of the job: its nodes are idle, the others sleep.
-    assert (now(), phase(), states().awake, states().asleep) == (300.0, NODES, 4, 12)
+    assert (now(), phase(), states().awake, states().asleep) == (300.0, NODES_PHASE, 4, 12)
     vec.step(np.array([hold]))
     assert (now(), phase()) == (600.0, HEAD)
     assert vec.simulator.buffers.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 1]

@@ -5,8 +5,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents.linear_batch.agent import LinearAgent, named_weights
-from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
-from kilowait.agents.linear_power.job_features import saf_order
+from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
+from kilowait.agents.linear_power.job_features import saf_order_weights
 from kilowait.energy.controls import resolve_controls
 from kilowait.energy.power import PowerModel
 from kilowait.envs.power.power_setup import PowerConfig
@@ -22,7 +22,7 @@ def untied(jobs, seed, pace=1.6):
 
 
 def with_weights(agent, **changed):
-    weights = dict(zip(WEIGHTS, agent.weights, strict=True)) | changed
+    weights = dict(zip(WEIGHT_MEANINGS, agent.weights, strict=True)) | changed
     return LinearPowerAgent(np.array(list(weights.values())), agent.power_controls, changed and agent.signal)
 
 
@@ -33,7 +33,7 @@ def with_weights(agent, **changed):
 )
 def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowded, timeout_s, reserve):
     jobs = untied(quiet(200, seed), seed)
-    order = saf_order(16)
+    order = saf_order_weights(16)
     if seed:
         known = (
             "length",
@@ -49,7 +49,7 @@ def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowd
     text = f"sleep=timeout:{timeout_s}:reserve={reserve}+dvfs={slowdown}{':always' if when_crowded else ''}"
     resolved = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
     expected = kw.simulate(jobs, MACHINE, LinearAgent(linear).policy, "easy", power_controls=resolved.controls)
-    agent = from_controls(
+    agent = agent_from_controls(
         16, order=order, slowdown=slowdown - 1, when_crowded=when_crowded, timeout_s=timeout_s, reserve=reserve / 16
     )
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
@@ -61,7 +61,7 @@ def test_linear_policy_reproduces_hand_tuned_controls(seed, slowdown, when_crowd
 
 def test_only_long_jobs_are_slowed_down():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
-    agent = with_weights(from_controls(16, timeout_s=300), slowdown=0.2, slowdown_length=1.0, crowded=0.0)
+    agent = with_weights(agent_from_controls(16, timeout_s=300), slowdown=0.2, slowdown_length=1.0, crowded=0.0)
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
     slow = log.level > 0
     by_job = jobs["estimate_s"][log.job]
@@ -71,7 +71,7 @@ def test_only_long_jobs_are_slowed_down():
 
 def test_spare_nodes_follow_demand():
     jobs = untied(quiet(150, 4), 4, pace=4.0)
-    default = from_controls(16, timeout_s=60)
+    default = agent_from_controls(16, timeout_s=60)
     more_spare = with_weights(default, spare_demand=4.0)
     waits = [
         kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", power_controls=FREE)), "easy")
@@ -85,7 +85,7 @@ def test_spare_nodes_follow_demand():
 def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
     jobs = untied(quiet(120, 5), 5, pace=8.0)
     power = PowerConfig("taurus", power_controls=FREE, **signals())
-    plain = LinearPowerAgent(from_controls(16, timeout_s=300).weights, signal="carbon")
+    plain = LinearPowerAgent(agent_from_controls(16, timeout_s=300).weights, signal="carbon")
     holding = LinearPowerAgent(with_weights(plain, hold=1.0).weights, signal="carbon")
     logs = [kw.simulate(jobs, MACHINE, agent.bind_power(power), "easy") for agent in (plain, holding)]
     grams = [
@@ -100,7 +100,7 @@ def test_jobs_are_shifted_while_the_signal_is_high_and_all_run():
 def test_decisions_do_not_depend_on_row_order():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
-    agent = from_controls(16, slowdown=0.5, when_crowded=True, timeout_s=100).bind_power(
+    agent = agent_from_controls(16, slowdown=0.5, when_crowded=True, timeout_s=100).bind_power(
         PowerConfig("taurus", power_controls=FREE)
     )
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]

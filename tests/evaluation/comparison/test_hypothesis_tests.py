@@ -16,7 +16,7 @@ from kilowait.evaluation.comparison.bootstrap import (
     mean_interval,
     ratio_interval,
 )
-from kilowait.evaluation.comparison.hypothesis_tests import WinCount, holm, signed_rank, wins
+from kilowait.evaluation.comparison.hypothesis_tests import WinCount, count_wins, holm, signed_rank
 
 INTERVALS = {
     "mean": mean_interval,
@@ -283,23 +283,23 @@ def test_missing_p_values_count_in_the_correction():
 
 
 def test_wins():
-    assert wins([1, 2, 3, 3], [2, 2, 2, 4]) == WinCount(2, 1, 1)
+    assert count_wins([1, 2, 3, 3], [2, 2, 2, 4]) == WinCount(2, 1, 1)
 
 
 # -- invalid input ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("function", [*INTERVALS.values(), signed_rank, wins, iqm])
+@pytest.mark.parametrize("function", [*INTERVALS.values(), signed_rank, count_wins, iqm])
 def test_nonfinite_values(function, value):
-    arguments = ([1.0, value],) if function not in (signed_rank, wins) else ([1.0, 2.0], [1.0, value])
+    arguments = ([1.0, value],) if function not in (signed_rank, count_wins) else ([1.0, 2.0], [1.0, value])
     random = {"random": seeded()} if function in INTERVALS.values() else {}
     with pytest.raises(InputError, match=f"window 1 .* is {value}; leave out"):
         function(*arguments, **random)
 
 
 def test_no_windows():
-    for function in (lambda: mean_interval([], random=seeded()), lambda: wins([], []), lambda: iqm([])):
+    for function in (lambda: mean_interval([], random=seeded()), lambda: count_wins([], []), lambda: iqm([])):
         with pytest.raises(InputError, match="0 windows .* give at least one"):
             function()
     with pytest.raises(InputError, match="0 windows"):
@@ -307,7 +307,7 @@ def test_no_windows():
 
 
 def test_different_windows():
-    for function in (wins, signed_rank, lambda ours, theirs: ratio_interval(ours, theirs, random=seeded())):
+    for function in (count_wins, signed_rank, lambda ours, theirs: ratio_interval(ours, theirs, random=seeded())):
         with pytest.raises(InputError, match="2 values against 3; give one of each"):
             function([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="2 values for 3 windows"):

@@ -5,7 +5,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
-from kilowait.evaluation.gpu.timeline import gpu_backlog, steps, usage_changes
+from kilowait.evaluation.gpu.timeline import cumulative_steps, gpu_backlog, usage_changes
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.gpu.example_logs import SEEDS, node_level_log, preempted_run, random_run
 
@@ -37,12 +37,12 @@ def test_run_without_a_timeline():
 
 def test_steps_of_one_instant_are_merged():
     time, change = np.array([3.0, 1.0, 3.0, 3.0]), np.array([2, 1, -2, -1])
-    series = steps(time, change, 10, (0.0, 5.0))
+    series = cumulative_steps(time, change, 10, (0.0, 5.0))
     assert series.edge_s.tolist() == [0, 1, 3, 5]
     assert series.value.tolist() == [10, 11, 10]
-    assert steps(time, change, 10, (1.0, 3.0)).value.tolist() == [11]
-    assert steps(time, change, 10, (8.0, 9.0)).value.tolist() == [10]
-    assert steps(time[:0], change[:0], 10, (8.0, 9.0)).value.tolist() == [10]
+    assert cumulative_steps(time, change, 10, (1.0, 3.0)).value.tolist() == [11]
+    assert cumulative_steps(time, change, 10, (8.0, 9.0)).value.tolist() == [10]
+    assert cumulative_steps(time[:0], change[:0], 10, (8.0, 9.0)).value.tolist() == [10]
 
 
 def test_units_in_use():

@@ -13,7 +13,7 @@ from kilowait.evaluation.storage import save_comparison
 from kilowait.report import page, write_report
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.energy import figures, interactive, tables
-from kilowait.report.energy.data import STATES, EnergyData
+from kilowait.report.energy.data import NODE_STATE_LABELS, EnergyData
 from kilowait.report.page import _asset
 from tests.report.conftest import CONTROLS, NASTY, energy_comparison, jobs_of
 from tests.report.test_page import read
@@ -125,10 +125,10 @@ def test_without_signals_there_is_no_co2_and_no_cost():
     energy_data = EnergyData.of(ComparisonData(comparison, 0))
     head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(energy_data))
     assert not any("CO2" in label or "cost" in label for label in head)
-    assert len([axes for axes in figures.pareto(energy_data).figure.axes if axes.lines]) == 1
+    assert len([axes for axes in figures.energy_pareto(energy_data).figure.axes if axes.lines]) == 1
     assert "Background" not in text
     with_price = EnergyData.of(ComparisonData(energy_comparison(jobs_of(80), CONTROLS[:2], carbon=False), 0))
-    assert figures.pareto(with_price).figure.axes[1].get_xlabel() == "cost, EUR"
+    assert figures.energy_pareto(with_price).figure.axes[1].get_xlabel() == "cost, EUR"
 
 
 def test_savings_by_power_control(energy_data):
@@ -152,12 +152,12 @@ def test_energy_by_state_adds_up(energy_data):
         total_width[bar.get_y()] = total_width.get(bar.get_y(), 0.0) + bar.get_width()
     totals = [sum(states.values()) for states in energy_data.record.states]
     assert [total_width[y] for y in sorted(total_width, reverse=True)] == pytest.approx(totals)
-    assert [label.get_text() for label in axes.get_legend().get_texts()] == list(STATES.values())
+    assert [label.get_text() for label in axes.get_legend().get_texts()] == list(NODE_STATE_LABELS.values())
     assert "sleep=break-even: jobs" in figure.alt
 
 
 def test_pareto_front_is_drawn_and_names_do_not_overlap(energy_data):
-    figure = figures.pareto(energy_data)
+    figure = figures.energy_pareto(energy_data)
     figure.figure.draw_without_rendering()
     renderer = figure.figure.canvas.get_renderer()
     for axes, metric in zip(figure.figure.axes, ("energy_kwh", "co2_kg"), strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.experiments.synthetic_score import save_score, score
+from kilowait.experiments.synthetic_score import save_score, score_synthetic
 from kilowait.report import write_report
 from tests.synth.test_generator import log
 
@@ -16,7 +16,7 @@ def copied():
     """A copy of the training jobs a week later, with held-out jobs of the same distribution."""
     real = log(500)
     later = real.with_columns(submit_s=real["submit_s"] + 7 * 86400)
-    return score(real, later, held_out=log(500, seed=1), policies=("fcfs",))
+    return score_synthetic(real, later, held_out=log(500, seed=1), policies=("fcfs",))
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def minimal():
     """A score without users, energy, queues, GPUs, status, held-out jobs and start date."""
     missing = dict.fromkeys(("user", "account", "energy_j", "queue", "gpus", "status"))
     real, synthetic = (log(300, seed=seed).with_columns(**missing) for seed in (0, 1))
-    return score(real, synthetic, policies=("fcfs",))
+    return score_synthetic(real, synthetic, policies=("fcfs",))
 
 
 def saved(path, result, **named):

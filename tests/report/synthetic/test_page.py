@@ -15,7 +15,7 @@ import pytest
 from kilowait.evaluation.storage import SyntheticScoreFolder, open_folder, plain_json
 from kilowait.report.synthetic.data import SyntheticScoreData, calendar_sentence, caveats, summary, tiles
 from kilowait.report.synthetic.sections import distance_table, outcome_table, privacy_table
-from kilowait.report.synthetic.time_series_figures import cycles
+from kilowait.report.synthetic.time_series_figures import arrival_cycles
 from tests.report.synthetic.conftest import saved
 from tests.report.test_page import read
 from tests.report.training.test_page import headings, plain
@@ -178,7 +178,7 @@ def test_caveats_name_missing_columns(minimal):
 def test_unresolved_periods_are_not_drawn(minimal):
     data = copy.deepcopy(score_data(minimal))
     data.curves["spectrum"]["real"][-3:] = [None] * 3
-    lines = cycles(data).figure.axes[1].get_lines()
+    lines = arrival_cycles(data).figure.axes[1].get_lines()
     assert np.isfinite(lines[0].get_ydata()).all() and len(lines[0].get_ydata()) < len(lines[1].get_ydata())
 
 

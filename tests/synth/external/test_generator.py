@@ -13,7 +13,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
 from kilowait.synth.external import SdvTVAE
 from kilowait.synth.external.generator import SdvSettings, _zip_files
-from kilowait.synth.external.table_conversion import Layout
+from kilowait.synth.external.table_conversion import TableLayout
 from kilowait.synth.log_schema import log_schema, rows_of
 from kilowait.synth.registry import EXTERNAL_GENERATORS, settings_of
 from tests.synth.test_generator import log
@@ -26,7 +26,7 @@ def folder(tmp_path):
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
     schema = log_schema(log())
     generator = SdvTVAE(schema, SdvSettings(python="/home/anna/python", epochs=7), 3)
-    generator._layout, generator._model = Layout.of(rows_of(log(), schema)), _zip_files(tmp_path / "model")
+    generator._layout, generator._model = TableLayout.of(rows_of(log(), schema)), _zip_files(tmp_path / "model")
     generator.save(tmp_path / "saved")
     return tmp_path / "saved"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kilowait.synth.external.table_conversion import Layout
+from kilowait.synth.external.table_conversion import TableLayout
 from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
 
@@ -19,7 +19,7 @@ def schema_and_rows():
 
 def test_table_has_a_row_per_job_but_the_first(schema_and_rows):
     _, rows = schema_and_rows
-    layout = Layout.of(rows)
+    layout = TableLayout.of(rows)
     table = layout.table(rows)
     assert list(table) == layout.varying_columns
     assert np.array_equal(table["gap_s"], np.diff(rows["submit_s"]))
@@ -32,7 +32,7 @@ def test_table_has_a_row_per_job_but_the_first(schema_and_rows):
 
 def test_round_trip(schema_and_rows):
     schema, rows = schema_and_rows
-    layout = Layout.of(rows)
+    layout = TableLayout.of(rows)
     restored = layout.rows(layout.table(rows), schema, 500.0)
     assert restored["submit_s"][0] == 500
     assert np.array_equal(np.diff(restored["submit_s"]), np.diff(rows["submit_s"])[1:])
@@ -43,7 +43,7 @@ def test_round_trip(schema_and_rows):
 
 def test_generated_values_are_mapped_to_values_of_the_log(schema_and_rows):
     schema, rows = schema_and_rows
-    layout = Layout.of(rows)
+    layout = TableLayout.of(rows)
     table = {name: column[:4].astype(float) for name, column in layout.table(rows).items()}
     table |= {
         "gap_s": np.array([5.0, -7.0, 1e9, np.nan]),
@@ -67,7 +67,7 @@ def test_constant_columns_are_removed_and_restored():
     jobs = log(150, nodes=np.full(150, 8), user=np.full(150, 5))
     schema = log_schema(jobs)
     rows = rows_of(jobs, schema)
-    layout = Layout.of(rows)
+    layout = TableLayout.of(rows)
     table = layout.table(rows)
     assert "nodes" not in table and "user" not in table
     restored = layout.rows(table, schema, 500.0)
@@ -76,7 +76,7 @@ def test_constant_columns_are_removed_and_restored():
 
 def test_requests_with_many_values_are_numeric():
     jobs = log(600, estimate_s=np.arange(600) * 60.0)
-    layout = Layout.of(rows_of(jobs, log_schema(jobs)))
+    layout = TableLayout.of(rows_of(jobs, log_schema(jobs)))
     assert "estimate_s" not in layout.categorical_columns and "nodes" in layout.categorical_columns
 
 
@@ -84,14 +84,14 @@ def test_fractional_values_are_kept():
     jobs = log(150, runtime_s=np.linspace(0.25, 400.75, 150))
     schema = log_schema(jobs)
     rows = rows_of(jobs, schema)
-    layout = Layout.of(rows)
+    layout = TableLayout.of(rows)
     assert np.array_equal(layout.rows(layout.table(rows), schema, 500.0)["runtime_s"], rows["runtime_s"][1:])
 
 
 def test_state_restores_the_layout(schema_and_rows):
     schema, rows = schema_and_rows
-    layout = Layout.of(rows)
-    restored_layout = Layout.restored(layout.state())
+    layout = TableLayout.of(rows)
+    restored_layout = TableLayout.restored(layout.state())
     assert (
         restored_layout.varying_columns == layout.varying_columns
         and restored_layout.categorical_columns == layout.categorical_columns

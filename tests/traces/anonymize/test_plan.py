@@ -8,7 +8,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
-from kilowait.traces.anonymize import META_RULES, RULES, make_plan, parse_coarsening, parse_names, parse_shift
+from kilowait.traces.anonymize import COLUMN_RULES, META_RULES, make_plan, parse_coarsening, parse_names, parse_shift
 
 JOBS = JobTable(
     job_id=[10, 20], submit_s=[0, 5], runtime_s=[60, 30], estimate_s=[90, 30], nodes=[4, 1], user=[0, 1], name=[0, 1],
@@ -20,11 +20,11 @@ JOBS = JobTable(
 
 def test_every_column_has_a_rule() -> None:
     """Every column of a job table needs a rule before it can be published."""
-    assert list(RULES) == list(COLUMNS)
+    assert list(COLUMN_RULES) == list(COLUMNS)
 
 
 def test_rules_are_consistent() -> None:
-    for name, rule in RULES.items():
+    for name, rule in COLUMN_RULES.items():
         if name in LABEL_COLUMNS:
             assert rule.rounding is None and not rule.clock
         if rule.action == "hash":
@@ -32,8 +32,11 @@ def test_rules_are_consistent() -> None:
         if rule.clock:
             assert np.dtype(COLUMNS[name].dtype).kind == "f" and rule.action == "keep"
     time_columns = {name for name, column in COLUMNS.items() if column.minimum == -1e15 and name.endswith("_s")}
-    assert {name for name, rule in RULES.items() if rule.clock} == time_columns
-    assert RULES["name"].action == "drop" and RULES["user"].action == RULES["account"].action == "hash"
+    assert {name for name, rule in COLUMN_RULES.items() if rule.clock} == time_columns
+    assert (
+        COLUMN_RULES["name"].action == "drop"
+        and COLUMN_RULES["user"].action == COLUMN_RULES["account"].action == "hash"
+    )
     assert META_RULES["source"] == META_RULES["header"] == META_RULES["ledger"] == "drop"
 
 

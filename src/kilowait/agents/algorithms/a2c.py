@@ -12,7 +12,7 @@ from os import PathLike
 import torch
 
 from kilowait.agents.networks.factory import network
-from kilowait.agents.networks.spec import Sizes
+from kilowait.agents.networks.spec import NetworkSizes
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -54,7 +54,7 @@ class A2CSettings:
     """Whether the advantages of an update are normalized to mean 0 and standard deviation 1."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the network."""
     precision: str = "float32"
     """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ
-from kilowait.agents.networks.spec import Sizes
-from kilowait.agents.rl.categorical_returns import project
+from kilowait.agents.networks.spec import NetworkSizes
+from kilowait.agents.rl.categorical_returns import project_returns
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -78,7 +78,7 @@ class D3QNSettings:
     """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the network."""
     precision: str = "float32"
     """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
@@ -214,7 +214,7 @@ def _td_errors(agent: DuelingQ, target: DuelingQ, batch: ReplayBatch, divisor: f
         return torch.nn.functional.smooth_l1_loss(values, targets, reduction="none"), values.mean()
     with torch.no_grad():
         next_distribution = target.log_distribution(batch.next_observation)[row, greedy].exp()
-        targets = project(agent.support, rewards, batch.discounts, next_distribution)
+        targets = project_returns(agent.support, rewards, batch.discounts, next_distribution)
     predicted = agent.log_distribution(batch.observation)[row, batch.actions]
     errors = torch.nn.functional.kl_div(predicted, targets, reduction="none").sum(-1)
     return errors, (predicted.exp() @ agent.support).mean()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.factory import network, q_network
-from kilowait.agents.networks.spec import Sizes
+from kilowait.agents.networks.spec import NetworkSizes
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -28,7 +28,7 @@ from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 
-__all__ = ["SACSettings", "target_entropy", "train_sac"]
+__all__ = ["SACSettings", "train_sac"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SACSettings:
     """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`, used for policy and critics."""
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the networks."""
     precision: str = "float32"
     """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""

@@ -22,11 +22,11 @@ import numpy.typing as npt
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.errors import InputError
 
-__all__ = ["FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
+__all__ = ["CHECKPOINT_FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
 
 Floats = npt.NDArray[np.float64]
 
-FILE = "search.json"
+CHECKPOINT_FILE = "search.json"
 FORMAT = "kilowait search"
 VERSION = 2
 STARTS_PER_CHECKPOINT = 4
@@ -88,7 +88,7 @@ class SearchCheckpoint:
         self._search: EvolutionStrategy | None = None
         self._random: np.random.Generator | None = None
         self._loaded: dict[str, Any] = {}
-        self._file = None if directory is None else directory.folder / FILE
+        self._file = None if directory is None else directory.folder / CHECKPOINT_FILE
         if directory is None or self._file is None:
             return
         directory.on_start()

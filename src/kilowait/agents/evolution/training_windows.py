@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.evolution.window_starts import random_starts
-from kilowait.agents.linear_batch.agent import OVERRUN, PRIOR_WEIGHT
-from kilowait.agents.linear_batch.score import COUNT, compiled
+from kilowait.agents.linear_batch.agent import OVERRUN, USER_HISTORY_WEIGHT
+from kilowait.agents.linear_batch.score import FEATURE_COUNT, compiled_agent_score
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
 from kilowait.cluster import Cluster
@@ -39,8 +39,8 @@ class TrainingWindow:
             return candidate
         return PriorityPolicy(
             "candidate",
-            compiled(),
-            np.concatenate([candidate, self.parameters[COUNT:]]),
+            compiled_agent_score(),
+            np.concatenate([candidate, self.parameters[FEATURE_COUNT:]]),
             time_dependent=True,
             observes_jobs=True,
             overrun=OVERRUN,
@@ -74,7 +74,10 @@ class LogPart:
         """The window from job `first` on."""
         jobs = self._jobs[first : first + self._window_jobs]
         return TrainingWindow(
-            jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, user_history, PRIOR_WEIGHT, self._max_wait_s)
+            jobs,
+            parameters_for(
+                np.zeros(FEATURE_COUNT), jobs, self._nodes, user_history, USER_HISTORY_WEIGHT, self._max_wait_s
+            ),
         )
 
 

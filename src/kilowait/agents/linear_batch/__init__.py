@@ -2,12 +2,20 @@
 
 from kilowait.agents.linear_batch.agent import (
     FEATURES,
-    PRIOR_WEIGHT,
+    USER_HISTORY_WEIGHT,
     LinearAgent,
     default_weights,
     features,
-    load_agent,
+    load_linear_agent,
     saf_weights,
 )
 
-__all__ = ["FEATURES", "PRIOR_WEIGHT", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
+__all__ = [
+    "FEATURES",
+    "USER_HISTORY_WEIGHT",
+    "LinearAgent",
+    "features",
+    "load_linear_agent",
+    "saf_weights",
+    "default_weights",
+]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear_batch.score import COUNT, FEATURES, compiled, features
+from kilowait.agents.linear_batch.score import FEATURE_COUNT, FEATURES, compiled_agent_score, features
 from kilowait.agents.user_history import UserHistory, parameters_for
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
@@ -26,7 +26,15 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
-__all__ = ["FEATURES", "PRIOR_WEIGHT", "LinearAgent", "features", "load_agent", "saf_weights", "default_weights"]
+__all__ = [
+    "FEATURES",
+    "USER_HISTORY_WEIGHT",
+    "LinearAgent",
+    "features",
+    "load_linear_agent",
+    "saf_weights",
+    "default_weights",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +43,7 @@ VERSION = 3
 
 OVERRUN = "quantile"
 """Expected end of a job that has exceeded its prediction: next quantile, then the limit. Without either: double."""
-PRIOR_WEIGHT = 0.25
+USER_HISTORY_WEIGHT = 0.25
 """Weight of the stored user history relative to jobs of the run: users change their behaviour."""
 
 
@@ -88,7 +96,7 @@ class LinearAgent:
     """Origin: seed, training trace, objective, settings."""
     user_history: UserHistory = field(default_factory=UserHistory)
     """Statistics of jobs that ended before the run."""
-    prior_weight: float = PRIOR_WEIGHT
+    prior_weight: float = USER_HISTORY_WEIGHT
     """Weight of that history, 0 to 1."""
     fallback_policy: str | None = None
     """A policy used instead of the weights: better on the training jobs than the start of the search, and not clearly
@@ -98,9 +106,10 @@ class LinearAgent:
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
-        if weights.shape != (COUNT,) or not np.isfinite(weights).all():
+        if weights.shape != (FEATURE_COUNT,) or not np.isfinite(weights).all():
             raise InputError(
-                f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of {', '.join(FEATURES)}"
+                f"the weights are {self.weights!r}; give {FEATURE_COUNT} finite numbers, one for each of "
+                f"{', '.join(FEATURES)}"
             )
         if not 0.0 <= self.prior_weight <= 1.0:
             raise InputError(f"the weight of the stored user history is {self.prior_weight}; give a number from 0 to 1")
@@ -121,7 +130,12 @@ class LinearAgent:
         if self.fallback_policy is not None:
             return replace(resolve(self.fallback_policy), name=self.name)
         return PriorityPolicy(
-            self.name, compiled(), time_dependent=True, observes_jobs=True, overrun=OVERRUN, prepare=self.parameters
+            self.name,
+            compiled_agent_score(),
+            time_dependent=True,
+            observes_jobs=True,
+            overrun=OVERRUN,
+            prepare=self.parameters,
         )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
@@ -134,7 +148,7 @@ class LinearAgent:
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the agent to a JSON file; `load_agent` restores it exactly."""
+        """Write the agent to a JSON file; `load_linear_agent` restores it exactly."""
         data = {
             "format": FORMAT,
             "version": VERSION,
@@ -155,7 +169,7 @@ class LinearAgent:
         return target
 
 
-def load_agent(path: str | PathLike[str]) -> LinearAgent:
+def load_linear_agent(path: str | PathLike[str]) -> LinearAgent:
     """The agent in a file. A damaged file, or one of another program, raises an InputError with the reason."""
     source = Path(path)
     try:

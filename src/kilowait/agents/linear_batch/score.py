@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.jit_entry import FOUR_NUMBERS
+from kilowait.engine.jit_entry import FOUR_NUMBERS_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry, kernel
 from kilowait.policies.compile import compiled_score
 
 __all__ = [
-    "BUCKETS",
-    "COUNT",
+    "ESTIMATE_BUCKETS",
+    "FEATURE_COUNT",
     "FEATURES",
-    "HEADER",
-    "MOMENTS",
-    "compiled",
+    "STATISTICS_OFFSET",
+    "STATISTICS_PER_CLASS",
+    "compiled_agent_score",
     "features",
     "compiled_statistics",
     "replay_ended_jobs",
@@ -54,14 +54,14 @@ FEATURES: dict[str, str] = {
 }
 """Features of the agent, in the order of its weights. wait: time since the job joined the queue."""
 
-COUNT = len(FEATURES)
-BUCKETS = 64
+FEATURE_COUNT = len(FEATURES)
+ESTIMATE_BUCKETS = 64
 """Number of buckets for estimates, half an octave of seconds wide; the last contains all above 97 years."""
-MOMENTS = 5
+STATISTICS_PER_CLASS = 5
 """Statistics of a class: weight, sum of ln(share used), sum of inverse run times, number of running jobs, sum of their
 start times.
 """
-NODES, USERS, MAX_WAIT, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
+NODES, USERS, MAX_WAIT, STATISTICS_OFFSET = FEATURE_COUNT, FEATURE_COUNT + 1, FEATURE_COUNT + 2, FEATURE_COUNT + 3
 """Positions in the parameters after the weights: nodes of the machine, number of users, longest wait; then
 statistics."""
 
@@ -84,7 +84,7 @@ PREDICTION_WEIGHT = 2.0
 @kernel
 def bucket_of(estimate_s: float) -> int:
     """Bucket of an estimate of at least 1 s."""
-    return min(int(2.0 * log2(estimate_s) + 0.5), BUCKETS - 1)
+    return min(int(2.0 * log2(estimate_s) + 0.5), ESTIMATE_BUCKETS - 1)
 
 
 @kernel
@@ -101,12 +101,12 @@ def add_ended_job(parameters: Any, user: int, estimate_s: float, ran_s: float) -
     bucket = bucket_of(estimate_s)
     used = log(min(max(ran_s, 1.0) / estimate_s, 1.0))
     inverse = 10.0 / max(ran_s, 10.0)
-    add(parameters, HEADER + MOMENTS * bucket, ALL_USERS_DECAY, used, inverse)
+    add(parameters, STATISTICS_OFFSET + STATISTICS_PER_CLASS * bucket, ALL_USERS_DECAY, used, inverse)
     if user >= 0:
-        by_user = HEADER + MOMENTS * BUCKETS
-        by_class = by_user + MOMENTS * int(parameters[USERS])
-        add(parameters, by_user + MOMENTS * user, USER_DECAY, used, inverse)
-        add(parameters, by_class + MOMENTS * (user * BUCKETS + bucket), USER_DECAY, used, inverse)
+        by_user = STATISTICS_OFFSET + STATISTICS_PER_CLASS * ESTIMATE_BUCKETS
+        by_class = by_user + STATISTICS_PER_CLASS * int(parameters[USERS])
+        add(parameters, by_user + STATISTICS_PER_CLASS * user, USER_DECAY, used, inverse)
+        add(parameters, by_class + STATISTICS_PER_CLASS * (user * ESTIMATE_BUCKETS + bucket), USER_DECAY, used, inverse)
 
 
 @kernel
@@ -119,12 +119,12 @@ def class_statistics(
     prediction of its run time, unless it equals the estimate.
     """
     bucket = bucket_of(estimate_s)
-    at = HEADER + MOMENTS * bucket
+    at = STATISTICS_OFFSET + STATISTICS_PER_CLASS * bucket
     used_all = (parameters[at + 1] - PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
     inverse_all = (parameters[at + 2] + 0.02 * PRIOR_JOBS) / (parameters[at] + PRIOR_JOBS)
     used, inverse = used_all, inverse_all
     if user >= 0:
-        at = HEADER + MOMENTS * (BUCKETS + user)
+        at = STATISTICS_OFFSET + STATISTICS_PER_CLASS * (ESTIMATE_BUCKETS + user)
         used = (parameters[at + 1] + SHRINKAGE * used) / (parameters[at] + SHRINKAGE)
         inverse = (parameters[at + 2] + SHRINKAGE * inverse) / (parameters[at] + SHRINKAGE)
     weight = SHRINKAGE
@@ -133,7 +133,9 @@ def class_statistics(
         used = (SHRINKAGE * used + PREDICTION_WEIGHT * log(predicted_s / estimate_s)) / weight
         inverse = (SHRINKAGE * inverse + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / weight
     if user >= 0:
-        at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket)
+        at = STATISTICS_OFFSET + STATISTICS_PER_CLASS * (
+            ESTIMATE_BUCKETS + int(parameters[USERS]) + user * ESTIMATE_BUCKETS + bucket
+        )
         previous_weight, weight = weight, parameters[at] + weight
         used = (parameters[at + 1] + previous_weight * used) / weight
         inverse = (parameters[at + 2] + previous_weight * inverse) / weight
@@ -152,7 +154,9 @@ def class_statistics(
 def count_running(parameters: Any, user: int, estimate_s: float, start_s: float, change: float) -> None:
     """Add (by = 1) or remove (by = -1) a running job of this class that started at `start_s`."""
     if user >= 0:
-        at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket_of(estimate_s))
+        at = STATISTICS_OFFSET + STATISTICS_PER_CLASS * (
+            ESTIMATE_BUCKETS + int(parameters[USERS]) + user * ESTIMATE_BUCKETS + bucket_of(estimate_s)
+        )
         parameters[at + 3] += change
         parameters[at + 4] += change * start_s
         if parameters[at + 3] < 0.5:  # clear rounding errors of the sum
@@ -164,7 +168,13 @@ def count_running(parameters: Any, user: int, estimate_s: float, start_s: float,
 def user_of(job: Any, parameters: Any) -> int:
     """User of the job: the last parameters are the users of the jobs, by job number."""
     users = int(parameters[USERS])
-    return int(parameters[HEADER + MOMENTS * (BUCKETS + users + users * BUCKETS) + job.number])
+    return int(
+        parameters[
+            STATISTICS_OFFSET
+            + STATISTICS_PER_CLASS * (ESTIMATE_BUCKETS + users + users * ESTIMATE_BUCKETS)
+            + job.number
+        ]
+    )
 
 
 @kernel
@@ -216,14 +226,14 @@ def _add_ended_jobs(order: Any, user: Any, estimate_s: Any, ran_s: Any, paramete
         add_ended_job(parameters, user[job], estimate_s[job], ran_s[job])
 
 
-def compiled() -> Any:
+def compiled_agent_score() -> Any:
     """The compiled score, as the engine takes it."""
     return compiled_score(_score)
 
 
 def compiled_statistics() -> Any:
     """A compiled function with the arguments of a score: the statistics of a job's class, as `features` takes them."""
-    return compile_entry(_statistics, FOUR_NUMBERS)
+    return compile_entry(_statistics, FOUR_NUMBERS_SIGNATURE)
 
 
 def replay_ended_jobs(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:

@@ -32,7 +32,7 @@ from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objectiv
 from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
 from kilowait.agents.evolution.window_starts import even_starts
 from kilowait.agents.linear_batch.agent import LinearAgent, default_weights, named_weights, saf_weights
-from kilowait.agents.linear_batch.score import COUNT
+from kilowait.agents.linear_batch.score import FEATURE_COUNT
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
@@ -41,7 +41,7 @@ from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
-__all__ = ["train"]
+__all__ = ["train_linear_batch"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +64,7 @@ REPLACE_RATIO = 0.95
 """Largest ratio to the default at which another start, or a fallback policy, replaces it."""
 
 
-def train(
+def train_linear_batch(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
@@ -123,7 +123,7 @@ def train(
     ]
     # For a custom objective there is no theoretical start: larger steps, no penalty.
     step, penalty = (STEP, DISTANCE_PENALTY) if objective_name in OBJECTIVES else (4 * STEP, 0.0)
-    search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
+    search = EvolutionStrategy(np.zeros(FEATURE_COUNT), step=step, seed=seed, population=population)
     with ThreadPoolExecutor(threads) as pool:
 
         def evaluate(candidates: Sequence[Floats | str], on: Sequence[TrainingWindow]) -> Floats:

@@ -1,9 +1,9 @@
 """Linear agent for node-level GPU clusters: one score orders jobs, another orders the GPU types that a job tries.
 
 Both are weighted sums of features in fixed units (hours, the size of the machine), never of statistics of a log. FCFS,
-SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are special cases: `policy_agent` returns their
-weights, which give the same schedules. Settings that are not weights (preemption, round interval, placement, migration)
-are the agent's `gpu_settings` and apply in every run.
+SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are special cases: `agent_equal_to_policy` returns
+their weights, which give the same schedules. Settings that are not weights (preemption, round interval, placement,
+migration) are the agent's `gpu_settings` and apply in every run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["FEATURES", "FORMAT", "POLICY_WEIGHTS", "TYPE_FEATURES", "LinearGpuAgent", "agent_from", "policy_agent"]
+__all__ = [
+    "FEATURES",
+    "FORMAT",
+    "POLICY_WEIGHTS",
+    "GPU_TYPE_FEATURES",
+    "LinearGpuAgent",
+    "gpu_agent_from_dict",
+    "agent_equal_to_policy",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,7 +64,7 @@ FEATURES: dict[str, str] = {
 }
 """Features of a job, waiting or (with preemption) running; the smallest weighted sum goes first."""
 
-TYPE_FEATURES: dict[str, str] = {
+GPU_TYPE_FEATURES: dict[str, str] = {
     "slow": "-ln(its speed on the type)",
     "slow_length": "slow x ln(estimate / 1 h) / 3",
     "slow_width": "slow x ln(GPUs) / ln(1 + GPUs of the machine)",
@@ -118,10 +126,10 @@ class LinearGpuAgent:
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
-        if weights.shape != (COUNT + len(TYPE_FEATURES),) or not np.isfinite(weights).all():
+        if weights.shape != (COUNT + len(GPU_TYPE_FEATURES),) or not np.isfinite(weights).all():
             raise InputError(
-                f"the weights are {self.weights!r}; give {COUNT + len(TYPE_FEATURES)} finite numbers, one for each "
-                f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
+                f"the weights are {self.weights!r}; give {COUNT + len(GPU_TYPE_FEATURES)} finite numbers, one for each "
+                f"of {', '.join((*FEATURES, *GPU_TYPE_FEATURES))}"
             )
         for key in self.overrides:
             if key not in GPU_SETTINGS:
@@ -180,7 +188,7 @@ class LinearGpuAgent:
 
     def explain(self) -> list[tuple[str, float]]:
         """Features and weights, the largest first; a positive weight moves jobs, or types, back."""
-        pairs = zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)
+        pairs = zip((*FEATURES, *GPU_TYPE_FEATURES), self.weights.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -189,7 +197,7 @@ class LinearGpuAgent:
             "format": FORMAT,
             "version": VERSION,
             "name": self.name,
-            "weights": dict(zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)),
+            "weights": dict(zip((*FEATURES, *GPU_TYPE_FEATURES), self.weights.tolist(), strict=True)),
             "gpu_settings": dict(self.overrides),
             "provenance": dict(self.provenance),
         }
@@ -202,7 +210,7 @@ class LinearGpuAgent:
         return target
 
 
-def policy_agent(
+def agent_equal_to_policy(
     name: str, gpus: int, *, gpu_type_order: str = "any", placement: str = "first", migrate: bool = False
 ) -> LinearGpuAgent:
     """The agent that gives the same schedules as this policy on a machine with `gpus` GPUs.
@@ -213,7 +221,7 @@ def policy_agent(
     if name not in POLICY_WEIGHTS:
         raise UnknownNameError("policy with a linear GPU agent", name, POLICY_WEIGHTS)
     policy_weights, gpu_settings = POLICY_WEIGHTS[name]
-    names = (*FEATURES, *TYPE_FEATURES)
+    names = (*FEATURES, *GPU_TYPE_FEATURES)
     weights = np.zeros(len(names))
     for feature, value in policy_weights.items():
         weights[names.index(feature)] = value
@@ -228,9 +236,9 @@ def policy_agent(
     )
 
 
-def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
+def gpu_agent_from_dict(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
     """The agent of the JSON document of `source`; a damaged one raises an InputError with the reason."""
-    names = (*FEATURES, *TYPE_FEATURES)
+    names = (*FEATURES, *GPU_TYPE_FEATURES)
     if data.get("version") != VERSION:
         raise InputError(
             f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "

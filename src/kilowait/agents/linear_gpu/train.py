@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.window_starts import even_starts, random_starts
-from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, policy_agent
+from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, agent_equal_to_policy
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
@@ -30,7 +30,7 @@ from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
-__all__ = ["OBJECTIVES", "PLACEMENTS", "best_policy", "train_linear_gpu"]
+__all__ = ["OBJECTIVES", "best_policy", "train_linear_gpu"]
 
 Floats = npt.NDArray[np.float64]
 SpeedsOf = Callable[[JobTable], Speeds | None]
@@ -184,7 +184,7 @@ def policy_agents(
     """Every policy with every order of types, placement and migration setting."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
-        policy_agent(policy, gpus, gpu_type_order=types, placement=placement, migrate=migration)
+        agent_equal_to_policy(policy, gpus, gpu_type_order=types, placement=placement, migrate=migration)
         for policy, types, placement, migration in product(POLICY_WEIGHTS, GPU_TYPE_ORDERS, placements, migrate)
     ]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.io import LINEAR_POWER_FORMAT
-from kilowait.agents.linear_power.job_features import JOB_FEATURES, job_features, saf_order
+from kilowait.agents.linear_power.job_features import JOB_FEATURES, job_features, saf_order_weights
 from kilowait.cluster import Cluster
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.kernels.linear_power_policy import SYSTEM_FEATURES, PowerPolicyWeights, power_policy_weights
@@ -29,13 +29,13 @@ from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "power_agent_from_dict"]
+__all__ = ["WEIGHT_MEANINGS", "LinearPowerAgent", "agent_from_controls", "power_agent_from_dict"]
 
 Floats = npt.NDArray[np.float64]
 
 VERSION = 2
 
-WEIGHTS: dict[str, str] = {
+WEIGHT_MEANINGS: dict[str, str] = {
     **{name: f"order: per {meaning}" for name, meaning in JOB_FEATURES.items()},
     "slowdown": "largest relative increase of a job's run time by DVFS",
     "slowdown_length": "added to it, per ln(estimate / 1 h) / 3",
@@ -49,7 +49,7 @@ NEVER_LN_S = 20.0
 
 @dataclass(frozen=True, eq=False)
 class LinearPowerAgent:
-    """Weights of the power controls and the job order; see `WEIGHTS`.
+    """Weights of the power controls and the job order; see `WEIGHT_MEANINGS`.
 
     >>> agent = from_controls(255, slowdown=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
@@ -68,10 +68,10 @@ class LinearPowerAgent:
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
-        if weights.shape != (len(WEIGHTS),) or not np.isfinite(weights).all():
+        if weights.shape != (len(WEIGHT_MEANINGS),) or not np.isfinite(weights).all():
             raise InputError(
-                f"the weights are {self.weights!r}; give {len(WEIGHTS)} finite numbers, one for each of "
-                f"{', '.join(WEIGHTS)}"
+                f"the weights are {self.weights!r}; give {len(WEIGHT_MEANINGS)} finite numbers, one for each of "
+                f"{', '.join(WEIGHT_MEANINGS)}"
             )
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
@@ -119,7 +119,7 @@ class LinearPowerAgent:
 
     def explain(self) -> list[tuple[str, float]]:
         """Names and weights, the largest first."""
-        pairs = zip(WEIGHTS, self.weights.tolist(), strict=True)
+        pairs = zip(WEIGHT_MEANINGS, self.weights.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -130,7 +130,7 @@ class LinearPowerAgent:
             "name": self.name,
             "power_controls": self.power_controls,
             "signal": self.signal,
-            "weights": dict(zip(WEIGHTS, self.weights.tolist(), strict=True)),
+            "weights": dict(zip(WEIGHT_MEANINGS, self.weights.tolist(), strict=True)),
             "provenance": dict(self.provenance),
         }
         target = Path(path)
@@ -142,7 +142,7 @@ class LinearPowerAgent:
         return target
 
 
-def from_controls(
+def agent_from_controls(
     machine_nodes: int,
     *,
     order: Mapping[str, float] | None = None,
@@ -166,12 +166,12 @@ def from_controls(
         power_controls: allowed power controls.
         signal: carbon, price or None.
     """
-    weights = dict.fromkeys(WEIGHTS, 0.0)
-    weights |= saf_order(machine_nodes) if order is None else order
+    weights = dict.fromkeys(WEIGHT_MEANINGS, 0.0)
+    weights |= saf_order_weights(machine_nodes) if order is None else order
     weights["slowdown"], weights["crowded"] = slowdown, 0.0 if when_crowded else -slowdown
     weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
     weights["spare"] = reserve
-    return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), power_controls, signal)
+    return LinearPowerAgent(np.array([weights[name] for name in WEIGHT_MEANINGS]), power_controls, signal)
 
 
 def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
@@ -182,11 +182,11 @@ def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerA
             "train it again"
         )
     weights = data.get("weights")
-    if not isinstance(weights, dict) or set(weights) != set(WEIGHTS):
+    if not isinstance(weights, dict) or set(weights) != set(WEIGHT_MEANINGS):
         names = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
-        raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(WEIGHTS)}")
+        raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(WEIGHT_MEANINGS)}")
     try:
-        values = np.array([weights[name] for name in WEIGHTS], np.float64)
+        values = np.array([weights[name] for name in WEIGHT_MEANINGS], np.float64)
         return LinearPowerAgent(
             values, str(data["power_controls"]), data["signal"], str(data["name"]), dict(data["provenance"])
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JOB_FEATURES", "saf_order", "job_features"]
+__all__ = ["JOB_FEATURES", "saf_order_weights", "job_features"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def job_features(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes:
     return np.stack(columns, axis=1)
 
 
-def saf_order(machine_nodes: int) -> dict[str, float]:
+def saf_order_weights(machine_nodes: int) -> dict[str, float]:
     """Weights of the order of smallest area first: ln(estimate) + ln(nodes); their squares sum to 1.
 
     >>> {name: round(weight, 2) for name, weight in saf_order(255).items()}

@@ -23,7 +23,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
-__all__ = ["SlowdownLimit", "Evaluation", "EvaluationWindows"]
+__all__ = ["SlowdownLimit", "CandidateResults", "EvaluationWindows"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class SlowdownLimit:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class CandidateResults:
     """Results of candidates on windows, one row a candidate: means over all jobs of a window."""
 
     spent: Floats
@@ -82,7 +82,7 @@ class EvaluationWindows:
 
     def evaluate(
         self, agents: Sequence[LinearPowerAgent], first_rows: npt.NDArray[np.int64], threads: int
-    ) -> Evaluation:
+    ) -> CandidateResults:
         """Results of each agent on the windows that begin at these rows."""
         simulator = self.vec.simulator
         arrays = (simulator.states, simulator.buffers, simulator.log_arrays)
@@ -99,7 +99,7 @@ class EvaluationWindows:
                 list(pool.map(lambda bounds: run(*arrays, weights, *bounds), pairwise(cuts)))  # noqa: B023
                 spent[row] = simulator.buffers.finished[:, self.objective_column]
                 slowdown[row] = 1.0 + simulator.buffers.finished[:, 3]
-        return Evaluation(spent, slowdown)
+        return CandidateResults(spent, slowdown)
 
     def slowdown_limit(self, first_rows: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
         """The largest mean slowdown allowed on these windows."""

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
-from kilowait.agents.linear_power.objective import Evaluation, EvaluationWindows, SlowdownLimit
+from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
+from kilowait.agents.linear_power.objective import CandidateResults, EvaluationWindows, SlowdownLimit
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.envs.power.power_setup import PowerConfig
@@ -26,7 +26,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["OBJECTIVES", "SlowdownLimit", "hand_tuned_starts", "train_linear_power"]
+__all__ = ["SlowdownLimit", "train_linear_power"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ _SCALES: dict[str, float] = {
     "spare_waiting": 0.05, "hold": 0.5,
 }  # fmt: skip
 """Scale of each weight: changes of about equal effect; the weights of the job order together have length 1."""
-SCALES: Floats = np.array([_SCALES.get(name, 1.0) for name in WEIGHTS])
+SCALES: Floats = np.array([_SCALES.get(name, 1.0) for name in WEIGHT_MEANINGS])
 _DVFS_WEIGHTS = ("slowdown", "slowdown_length", "slowdown_width", "crowded", "backlog", "backfill")
 _SLEEP_WEIGHTS = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
 _SIGNAL_WEIGHTS = ("signal", "hold")
@@ -62,7 +62,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
                 agents.append(
-                    from_controls(
+                    agent_from_controls(
                         cluster.nodes,
                         slowdown=slowdown,
                         when_crowded=when_crowded,
@@ -202,12 +202,12 @@ def train_linear_power(
         "windows": windows,
         "window_jobs": window_jobs,
         "validation_relative_to_start": float(np.exp(best - reference)),
-        "start": dict(zip(WEIGHTS, start.weights.tolist(), strict=True)),
+        "start": dict(zip(WEIGHT_MEANINGS, start.weights.tolist(), strict=True)),
     }
     return replace(chosen, provenance=provenance), checkpoint.history
 
 
-def _values(evaluation: Evaluation, allowed: float) -> Floats:
+def _values(evaluation: CandidateResults, allowed: float) -> Floats:
     """ln of the mean objective over all windows, plus the penalty of slowdown above the allowed."""
     spent = np.log(np.maximum(evaluation.spent.mean(axis=1), 1e-300))
     excess = np.log(evaluation.slowdown.mean(axis=1) / allowed)
@@ -222,7 +222,7 @@ def _effective_weights(windows: EvaluationWindows, signal: str | None) -> npt.ND
     without_effect |= set(() if signal is not None else _SIGNAL_WEIGHTS)
     if power_setup.power_tables.may.shape[1] == 1:
         without_effect.add("signal")
-    return np.array([name not in without_effect for name in WEIGHTS])
+    return np.array([name not in without_effect for name in WEIGHT_MEANINGS])
 
 
 def _max_slowdown(windows: EvaluationWindows) -> float:

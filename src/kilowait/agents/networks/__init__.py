@@ -17,8 +17,16 @@ except ModuleNotFoundError as missing:
 
     raise MissingExtraError("torch", "learn") from None
 
-from kilowait.agents.networks.factory import KINDS, network, q_network
+from kilowait.agents.networks.factory import FEATURE_EXTRACTORS, network, q_network
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
+from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 
-__all__ = ["KINDS", "ActorCritic", "DuelingQ", "ObservationSpecProtocol", "Sizes", "network", "q_network"]
+__all__ = [
+    "FEATURE_EXTRACTORS",
+    "ActorCritic",
+    "DuelingQ",
+    "ObservationSpecProtocol",
+    "NetworkSizes",
+    "network",
+    "q_network",
+]

@@ -14,13 +14,13 @@ from kilowait.agents.networks.feature_extractor import (
     EncodedQueue,
     FeatureExtractor,
     Observation,
-    cropped,
-    linear,
     mean_present,
+    orthogonal_linear,
+    without_empty_slots,
 )
-from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
+from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 
-__all__ = ["AttentionExtractor", "AttentionLayer"]
+__all__ = ["AttentionExtractor"]
 
 
 class AttentionLayer(nn.Module):
@@ -30,10 +30,13 @@ class AttentionLayer(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
-        self.query_key_value = linear(width, 3 * width, gain=1.0)
-        self.output = linear(width, width, gain=1.0)
+        self.query_key_value = orthogonal_linear(width, 3 * width, gain=1.0)
+        self.output = orthogonal_linear(width, width, gain=1.0)
         self.perceptron = nn.Sequential(
-            nn.LayerNorm(width), linear(width, 2 * width), nn.GELU(), linear(2 * width, width, gain=1.0)
+            nn.LayerNorm(width),
+            orthogonal_linear(width, 2 * width),
+            nn.GELU(),
+            orthogonal_linear(2 * width, width, gain=1.0),
         )
 
     def forward(self, tokens: Tensor, occupied: Tensor) -> Tensor:
@@ -62,11 +65,11 @@ class AttentionLayer(nn.Module):
 class AttentionExtractor(FeatureExtractor):
     """Self-attention over the queue."""
 
-    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: NetworkSizes) -> None:
         super().__init__()
         self.width = sizes.width
-        self.job = linear(len(spec.features), sizes.width, gain=1.0)
-        self.summary = linear(len(spec.summary), sizes.width, gain=1.0)
+        self.job = orthogonal_linear(len(spec.features), sizes.width, gain=1.0)
+        self.summary = orthogonal_linear(len(spec.summary), sizes.width, gain=1.0)
         self.layers = nn.ModuleList(AttentionLayer(sizes.width, sizes.heads) for _ in range(sizes.depth))
         self.norm = nn.LayerNorm(sizes.width)
 
@@ -90,7 +93,7 @@ class AttentionExtractor(FeatureExtractor):
         return weights
 
     def _tokens(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        jobs, occupied, _ = cropped(observation, self.all_slots)
+        jobs, occupied, _ = without_empty_slots(observation, self.all_slots)
         summary: Tensor = self.summary(observation["summary"])
         tokens = torch.cat([summary[:, None], self.job(jobs) + summary[:, None]], dim=1)
         return tokens, nn.functional.pad(occupied, (1, 0), value=True)

@@ -14,12 +14,12 @@ from kilowait.agents.networks.feature_extractor import FeatureExtractor
 from kilowait.agents.networks.gat import GraphExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel_network import KernelExtractor
-from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes, sizes_of, spec_from_dict
+from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol, network_sizes, spec_from_dict
 from kilowait.errors import UnknownNameError
 
-__all__ = ["KINDS", "network", "q_network", "from_config"]
+__all__ = ["FEATURE_EXTRACTORS", "network", "q_network", "network_from_config"]
 
-KINDS: dict[str, Callable[[ObservationSpecProtocol, Sizes], FeatureExtractor]] = {
+FEATURE_EXTRACTORS: dict[str, Callable[[ObservationSpecProtocol, NetworkSizes], FeatureExtractor]] = {
     "kernel": KernelExtractor,
     "attention": AttentionExtractor,
     "gat": GraphExtractor,
@@ -32,9 +32,9 @@ def network(spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 
 
     Args:
         spec: the observation of the environment, ``vec.spec_of_observation``.
-        kind: a name of `KINDS`.
+        kind: a name of `FEATURE_EXTRACTORS`.
         seed: of the initial weights; torch's global random state is unchanged.
-        sizes: as in `Sizes`.
+        sizes: as in `NetworkSizes`.
 
     >>> from kilowait.agents.networks.spec import LoadedSpec
     >>> spec = LoadedSpec(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
@@ -67,7 +67,7 @@ def q_network(
         return DuelingQ(spec, body, config, noisy=noisy, atoms=atoms, span=span)
 
 
-def from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) -> ActorCritic | DuelingQ:
+def network_from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) -> ActorCritic | DuelingQ:
     """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``, with initial weights."""
     options = {name: value for name, value in config.items() if name not in ("head", "kind", "sizes")}
     if "span" in options:
@@ -77,10 +77,10 @@ def from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) 
 
 
 def _body(spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]) -> tuple[FeatureExtractor, dict[str, Any]]:
-    if kind not in KINDS:
-        raise UnknownNameError("network", kind, KINDS)
-    chosen = sizes_of(sizes)
-    return KINDS[kind](spec, chosen), {"kind": kind, "sizes": asdict(chosen)}
+    if kind not in FEATURE_EXTRACTORS:
+        raise UnknownNameError("network", kind, FEATURE_EXTRACTORS)
+    chosen = network_sizes(sizes)
+    return FEATURE_EXTRACTORS[kind](spec, chosen), {"kind": kind, "sizes": asdict(chosen)}
 
 
 @contextmanager

@@ -9,7 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FeatureExtractor", "EncodedQueue", "Observation", "cropped", "linear", "present", "scatter_rows"]
+__all__ = [
+    "FeatureExtractor",
+    "EncodedQueue",
+    "Observation",
+    "without_empty_slots",
+    "orthogonal_linear",
+    "present_mask",
+    "scatter_rows",
+]
 
 Observation = Mapping[str, Tensor]
 """Tensors of one batch, by the names in the observation spec."""
@@ -45,7 +53,7 @@ class FeatureExtractor(nn.Module):
         return encoded
 
 
-def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
+def orthogonal_linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
     """A linear layer with orthogonal weights and zero biases, the usual initialization for policy gradients."""
     layer = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(layer.weight, gain)
@@ -53,7 +61,7 @@ def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
     return layer
 
 
-def present(jobs: Tensor) -> Tensor:
+def present_mask(jobs: Tensor) -> Tensor:
     """(B, slots) whether the slot contains a job: empty rows are zero.
 
     >>> present(torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])).tolist()
@@ -62,13 +70,13 @@ def present(jobs: Tensor) -> Tensor:
     return (jobs != 0).any(-1)
 
 
-def cropped(observation: Observation, all_slots: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
+def without_empty_slots(observation: Observation, all_slots: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
     """Jobs, presence and edges without the last slots, if no queue of the batch fills them.
 
     The cost of attention is quadratic in the number of slots. At least one slot stays; with `all_slots` all of them do.
     """
     jobs, edges = observation["jobs"], observation.get("edges")
-    occupied = present(jobs)
+    occupied = present_mask(jobs)
     if all_slots:
         return jobs, occupied, edges
     used = int((occupied.any(0) * torch.arange(1, jobs.shape[1] + 1, device=jobs.device)).amax().clamp(min=1))

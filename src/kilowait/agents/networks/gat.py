@@ -18,14 +18,14 @@ from kilowait.agents.networks.feature_extractor import (
     EncodedQueue,
     FeatureExtractor,
     Observation,
-    cropped,
-    linear,
     mean_present,
+    orthogonal_linear,
+    without_empty_slots,
 )
-from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
+from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 from kilowait.errors import InputError
 
-__all__ = ["EDGE_TYPES", "DenseGATv2", "GraphExtractor", "TimeBetween", "time_feature"]
+__all__ = ["GraphExtractor", "TimeDifferenceEncoding"]
 
 EDGE_TYPES = ("same user or project", "same nodes", "close in time", "itself")
 """Bits 1, 2 and 4 of ``edges``; every job also has an edge to itself."""
@@ -48,7 +48,7 @@ def time_feature(features: tuple[str, ...]) -> int | None:
     return None
 
 
-class TimeBetween(nn.Module):
+class TimeDifferenceEncoding(nn.Module):
     """Cosines of time differences, with learned frequencies and phases."""
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class DenseGATv2(nn.Module):
     def __init__(self, width: int, heads: int, edge_width: int) -> None:
         super().__init__()
         self.heads = heads
-        self.source = linear(width, width, gain=1.0)
-        self.target = linear(width, width, gain=1.0)
+        self.source = orthogonal_linear(width, width, gain=1.0)
+        self.target = orthogonal_linear(width, width, gain=1.0)
         self.edge = nn.Linear(edge_width, width, bias=False)
         self.score = nn.Parameter(torch.empty(heads, width // heads))
         self.bias = nn.Parameter(torch.zeros(width))
@@ -121,7 +121,10 @@ class GraphLayer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.graph = DenseGATv2(width, heads, edge_width)
         self.perceptron = nn.Sequential(
-            nn.LayerNorm(width), linear(width, 2 * width), nn.GELU(), linear(2 * width, width, gain=1.0)
+            nn.LayerNorm(width),
+            orthogonal_linear(width, 2 * width),
+            nn.GELU(),
+            orthogonal_linear(2 * width, width, gain=1.0),
         )
 
     def forward(self, nodes: Tensor, adjacent: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +137,7 @@ class GraphLayer(nn.Module):
 class GraphExtractor(FeatureExtractor):
     """Graph attention along the edges between waiting jobs."""
 
-    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: NetworkSizes) -> None:
         super().__init__()
         if not spec.graph:
             raise InputError(
@@ -143,9 +146,9 @@ class GraphExtractor(FeatureExtractor):
         self.width = sizes.width
         self.time = time_feature(tuple(spec.features))
         edge_width = len(EDGE_TYPES) + (0 if self.time is None else FREQUENCIES)
-        self.job = linear(len(spec.features), sizes.width, gain=1.0)
-        self.summary = linear(len(spec.summary), sizes.width, gain=1.0)
-        self.between = None if self.time is None else TimeBetween()
+        self.job = orthogonal_linear(len(spec.features), sizes.width, gain=1.0)
+        self.summary = orthogonal_linear(len(spec.summary), sizes.width, gain=1.0)
+        self.between = None if self.time is None else TimeDifferenceEncoding()
         self.layers = nn.ModuleList(GraphLayer(sizes.width, sizes.heads, edge_width) for _ in range(sizes.depth))
         self.norm = nn.LayerNorm(sizes.width)
 
@@ -158,7 +161,7 @@ class GraphExtractor(FeatureExtractor):
         return self._encoded(observation)[1]
 
     def _encoded(self, observation: Observation) -> tuple[EncodedQueue, list[Tensor]]:
-        jobs, occupied, bits = cropped(observation, self.all_slots)
+        jobs, occupied, bits = without_empty_slots(observation, self.all_slots)
         assert bits is not None
         summary: Tensor = self.summary(observation["summary"])
         adjacent, edges = self._edges(jobs, occupied, bits)

@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.feature_extractor import EncodedQueue, FeatureExtractor, Observation, linear, scatter_rows
+from kilowait.agents.networks.feature_extractor import (
+    EncodedQueue,
+    FeatureExtractor,
+    Observation,
+    orthogonal_linear,
+    scatter_rows,
+)
 from kilowait.agents.networks.noisy_linear import NoisyLinear
 from kilowait.agents.networks.spec import ObservationSpecProtocol
 
@@ -22,9 +28,9 @@ class OutputLayers(nn.Module):
     ) -> None:
         super().__init__()
         self.slots, self.choices, self.extra, self.numbers = spec.slots, spec.choices, spec.extra, numbers
-        layer_type = NoisyLinear if noisy else linear
+        layer_type = NoisyLinear if noisy else orthogonal_linear
         self.job = layer_type(width, spec.choices * numbers, gain)
-        self.trunk = nn.Sequential(linear(2 * width, width), nn.ReLU())
+        self.trunk = nn.Sequential(orthogonal_linear(2 * width, width), nn.ReLU())
         self.other = layer_type(width, spec.extra * numbers, gain) if spec.extra else None
         self.state = layer_type(width, numbers, 1.0)
 

@@ -13,11 +13,11 @@ from kilowait.agents.networks.feature_extractor import (
     EncodedQueue,
     FeatureExtractor,
     Observation,
-    linear,
     mean_present,
-    present,
+    orthogonal_linear,
+    present_mask,
 )
-from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
+from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 
 __all__ = ["KernelExtractor"]
 
@@ -25,18 +25,18 @@ __all__ = ["KernelExtractor"]
 class KernelExtractor(FeatureExtractor):
     """A multilayer perceptron shared by all jobs."""
 
-    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: NetworkSizes) -> None:
         super().__init__()
         self.width = sizes.width
         # Together one layer over (job, summary); separate, so that the summary is multiplied once and not once a job.
-        self.job = linear(len(spec.features), sizes.width)
-        self.summary = linear(len(spec.summary), sizes.width)
-        self.layers = nn.ModuleList(linear(sizes.width, sizes.width) for _ in range(sizes.depth - 1))
+        self.job = orthogonal_linear(len(spec.features), sizes.width)
+        self.summary = orthogonal_linear(len(spec.summary), sizes.width)
+        self.layers = nn.ModuleList(orthogonal_linear(sizes.width, sizes.width) for _ in range(sizes.depth - 1))
 
     def forward(self, observation: Observation) -> EncodedQueue:
         """Encode every job independently."""
         jobs = observation["jobs"]
-        occupied = present(jobs)
+        occupied = present_mask(jobs)
         summary: Tensor = self.summary(observation["summary"])
         if jobs.is_cuda or self.all_slots:
             return self._dense(jobs, occupied, summary)

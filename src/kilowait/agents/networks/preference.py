@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch
 
-from kilowait.agents.networks.factory import from_config
+from kilowait.agents.networks.factory import network_from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import LoadedSpec, ObservationSpecProtocol, spec_from_dict, spec_to_dict
 from kilowait.envs.observation_spec import PREFERENCE_PREFIX
@@ -64,7 +64,7 @@ def with_fixed_preference(
     weights_tensor = torch.from_numpy(weights).to(matrix)
     state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ weights_tensor
     state["body.summary.weight"] = matrix[:, other_columns]
-    fixed_network = from_config(spec_to_dict(plain_spec(spec)), network.config).to(matrix.device)
+    fixed_network = network_from_config(spec_to_dict(plain_spec(spec)), network.config).to(matrix.device)
     fixed_network.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))
     fixed_network.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
@@ -97,7 +97,7 @@ class PreferenceConditioned:
         An environment already backfills in a good order, so that even an untrained network may have short waits.
         """
         this: Any = self
-        network = from_config(spec_to_dict(self.network.spec), self.network.config, seed=seed).eval()
+        network = network_from_config(spec_to_dict(self.network.spec), self.network.config, seed=seed).eval()
         network.provenance = {**getattr(self.network, "provenance", {}), "untrained": seed}
         return replace(this, network=network, name=f"{self.name} untrained")  # type: ignore[no-any-return]
 

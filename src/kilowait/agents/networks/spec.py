@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["ObservationSpecProtocol", "Sizes", "spec_to_dict", "spec_from_dict", "sizes_of"]
+__all__ = ["ObservationSpecProtocol", "NetworkSizes", "spec_to_dict", "spec_from_dict", "network_sizes"]
 
 
 class ObservationSpecProtocol(Protocol):
@@ -79,7 +79,7 @@ def spec_from_dict(description: Mapping[str, Any]) -> LoadedSpec:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class NetworkSizes:
     """Size of a network.
 
     >>> Sizes(width=32).heads
@@ -102,7 +102,7 @@ class Sizes:
             )
 
 
-def sizes_of(sizes: Mapping[str, int]) -> Sizes:
+def network_sizes(sizes: Mapping[str, int]) -> NetworkSizes:
     """Sizes by name; an unknown name is an error.
 
     >>> sizes_of({"widht": 32})
@@ -110,8 +110,8 @@ def sizes_of(sizes: Mapping[str, int]) -> Sizes:
     ...
     kilowait.errors.UnknownNameError: unknown size 'widht'; did you mean 'width'? known: depth, heads, width
     """
-    known = [field.name for field in fields(Sizes)]
+    known = [field.name for field in fields(NetworkSizes)]
     for name in sizes:
         if name not in known:
             raise UnknownNameError("size", name, known)
-    return Sizes(**sizes)
+    return NetworkSizes(**sizes)

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.agents.networks.factory import from_config
+from kilowait.agents.networks.factory import network_from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import ObservationSpecProtocol, spec_to_dict
 from kilowait.agents.rl.state_file import read_state, write_state
@@ -47,7 +47,7 @@ def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None
     if spec is not None:
         check_spec(state["spec"], spec, path)
     try:
-        network = from_config(state["spec"], state["config"])
+        network = network_from_config(state["spec"], state["config"])
         network.load_state_dict(state["weights"])
     except (KilowaitError, KeyError, TypeError, RuntimeError) as problem:
         raise InputError(f"{path} contains no network that this kilowait can build: {problem}") from None

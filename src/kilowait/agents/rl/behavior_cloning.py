@@ -32,9 +32,9 @@ from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_result import Update
-from kilowait.agents.rl.training_state import LAST, Progress, TrainingState
+from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, Progress, TrainingState
 
-__all__ = ["FOLDER", "HISTORY", "BehaviorCloningSettings", "ExpertEnv", "BehaviorCloning", "imitate"]
+__all__ = ["BehaviorCloningSettings", "BehaviorCloning", "imitate"]
 
 FOLDER = "warm"
 """Subfolder of the training folder with the checkpoints of the warm start."""
@@ -115,7 +115,7 @@ class BehaviorCloning:
     def __call__(self, network: ActorCritic | DuelingQ, algorithm: str, seed: int) -> None:
         """Train the network by imitation."""
         subfolder = None if self.folder is None else self.folder / FOLDER
-        resumed = self.resume and subfolder is not None and (subfolder / LAST).exists()
+        resumed = self.resume and subfolder is not None and (subfolder / LAST_CHECKPOINT_FILE).exists()
         expert_env = self.make_expert_env()
         try:
             history = imitate(

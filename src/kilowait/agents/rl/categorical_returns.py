@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["project"]
+__all__ = ["project_returns"]
 
 
-def project(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
+def project_returns(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
     """The distribution of reward + discount x return, projected onto the atoms of the return.
 
     Probability between two atoms is split between them, probability beyond the last is assigned to it: Bellemare,

@@ -32,7 +32,7 @@ from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observation_spec as gpu
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY
 
-__all__ = ["Attributions", "Decisions", "attribute", "explain_network", "record_decisions"]
+__all__ = ["attribute", "explain_network", "record_decisions"]
 
 Network = ActorCritic | DuelingQ
 Arrays = dict[str, npt.NDArray[Any]]
@@ -321,7 +321,7 @@ def _meanings(spec: Any) -> dict[str, str]:
     """Meanings of the features, by name."""
     if "gpus" not in spec.features:
         return {**FEATURES, **PREDICTION_FEATURES, **SUMMARY}
-    meanings = {**gpu.SUMMARY, **gpu.FIXED, **gpu.MOVING}
+    meanings = {**gpu.SUMMARY, **gpu.CONSTANT_FEATURES, **gpu.VARYING_FEATURES}
     type_meanings = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
     for name in (*spec.features, *spec.summary):
         kind, _, type_name = name.partition("_")

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from kilowait.errors import InputError
 
-__all__ = ["VERSION", "read_state", "write_state"]
+__all__ = ["read_state", "write_state"]
 
 VERSION = 2
 Arrays = dict[str, npt.NDArray[Any]]

@@ -26,10 +26,10 @@ from kilowait.agents.rl.state_file import read_state, write_state
 from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
 from kilowait.errors import InputError
 
-__all__ = ["AGENT", "LAST", "TrainingState", "Progress", "Validate", "WarmStart"]
+__all__ = ["LAST_CHECKPOINT_FILE", "TrainingState", "Progress", "Validate", "WarmStart"]
 
 FORMAT = "kilowait checkpoint"
-LAST = "last.safetensors"
+LAST_CHECKPOINT_FILE = "last.safetensors"
 AGENT = "agent.pt"
 MAX_CHECKPOINT_INTERVAL_S = 120.0
 """Maximum time between checkpoints, seconds, independent of the settings."""
@@ -123,7 +123,7 @@ class TrainingState:
             self._since = perf_counter()
             return self.vec.reset(seed=self.identity["seed"])[0]
         path = Path(resume)
-        path = path / LAST if path.is_dir() else path
+        path = path / LAST_CHECKPOINT_FILE if path.is_dir() else path
         state = read_state(path, FORMAT)
         check_spec(state["spec"], self.vec.spec_of_observation, path)
         self._check_identity(state["identity"], path)
@@ -218,7 +218,7 @@ class TrainingState:
             "environment": self.vec.snapshot(),
             "parts": {name: part.state_dict() for name, part in self.parts.items()},
         }
-        path = write_state(folder / LAST, FORMAT, state)
+        path = write_state(folder / LAST_CHECKPOINT_FILE, FORMAT, state)
         self.last_checkpoint = f"{path} (update {self.number})"
         if self.best_weights is None:
             save_network(self.network, folder / AGENT, provenance=self._provenance())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
     from kilowait.experiments.scenario_inputs import Workload
 
-__all__ = ["show_accounts", "show_description", "show_controls", "show_energy", "show_sources"]
+__all__ = ["show_accounts", "show_description", "show_controls", "show_energy"]
 
 _STATES = {
     "jobs": "jobs",

@@ -94,12 +94,12 @@ def show_card(card: ModelCard) -> None:
     console.table(["", "accuracy", "log-RMSE", "MAE", "median", "too low"], rows)
     if card.importance:
         print("\nmost important features, by share of the gain of all splits")
-        from kilowait.predict.target_features import meaning
+        from kilowait.predict.target_features import feature_meaning
 
         top = list(card.importance.items())[:SHOWN]
         console.table(
             ["feature", "meaning", "share"],
-            [[name, meaning(name), console.percent(share)] for name, share in top],
+            [[name, feature_meaning(name), console.percent(share)] for name, share in top],
             left=2,
             wrapped=1,
         )

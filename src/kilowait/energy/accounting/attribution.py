@@ -13,7 +13,7 @@ from kilowait.errors import UnknownNameError
 from kilowait.jobs import ExecutionLog, JobRecords, JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
 
-__all__ = ["EnergyRow", "rows_by", "shares"]
+__all__ = ["EnergyRow", "energy_rows_by", "energy_by_job"]
 
 _WAITING = ("idle", "shutting_down", "asleep", "waking")
 
@@ -32,7 +32,7 @@ class EnergyRow:
     cost: float | None
 
 
-def shares(
+def energy_by_job(
     log: ExecutionLog,
     grid: TimeGrid,
     group: Ints,
@@ -84,8 +84,8 @@ def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str
     return np.asarray(per_node_s[group] * node_s)
 
 
-def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
-    """The columns of `shares` summed by a labelled column of the job table, most IT energy first."""
+def energy_rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
+    """The columns of `energy_by_job` summed by a labelled column of the job table, most IT energy first."""
     if kind not in LABEL_COLUMNS:
         raise UnknownNameError("job column to group by", kind, LABEL_COLUMNS)
     values, code = np.unique(jobs.column(kind), return_inverse=True)

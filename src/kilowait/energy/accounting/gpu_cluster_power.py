@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid, weighted_sum
-from kilowait.energy.accounting.power_by_node_state import STATES, StatePower
+from kilowait.energy.accounting.power_by_node_state import ENERGY_STATES, StatePower
 from kilowait.energy.power import PowerModel, UtilizationProfile
-from kilowait.energy.power.partial_node_power import gpu_caps, piece_power
+from kilowait.energy.power.partial_node_power import checked_gpu_caps, piece_power
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["AllocatedPower", "allocated_power", "gpu_notes", "gpu_power_by_state"]
+__all__ = ["allocated_power", "gpu_notes", "gpu_power_by_state"]
 
 
 class AllocatedPower(NamedTuple):
@@ -51,7 +51,7 @@ def allocated_power(
     assert pieces is not None
     if np.bincount(pieces.node_group, minlength=len(cluster.groups)).tolist() != [g.nodes for g in cluster.groups]:
         raise InputError(f"the nodes of the log are not those of {cluster.name!r}; give the cluster of the run")
-    caps = None if gpu_cap is None else gpu_caps(gpu_cap, len(jobs))
+    caps = None if gpu_cap is None else checked_gpu_caps(gpu_cap, len(jobs))
     job, group = log.job[pieces.segment], pieces.node_group[pieces.node]
     idle_w, watts, nodes = np.zeros(len(pieces)), np.zeros(len(pieces)), np.zeros(len(pieces))
     for number, (node_group, power) in enumerate(zip(cluster.groups, model.groups, strict=True)):
@@ -80,7 +80,7 @@ def gpu_power_by_state(log: ExecutionLog, model: PowerModel, grid: TimeGrid, all
         idle_w = np.maximum(power.nodes * power.idle_w - held_w, 0.0)  # negative only by rounding errors
         fixed_w = power.fixed_w()
         it_w += grid.running(watts, segment) + idle_w + fixed_w
-        joules[power.name] = dict.fromkeys(STATES, 0.0) | {
+        joules[power.name] = dict.fromkeys(ENERGY_STATES, 0.0) | {
             "jobs": weighted_sum(watts, grid.ran_s[segment]),
             "idle": grid.integral(idle_w),
             "fixed": fixed_w * float(grid.edge_s[-1] - grid.edge_s[0]),
@@ -97,7 +97,7 @@ def gpu_notes(log: ExecutionLog, cluster: Cluster, gpu_cap: npt.ArrayLike | None
     if len({group.gpu_type for group in cluster.groups}) > 1 and not np.isnan(jobs.column("power_w")).all():
         notes.append("measured power is assumed to be the same on all GPU types")
     if gpu_cap is not None:
-        caps = gpu_caps(gpu_cap, len(jobs))
+        caps = checked_gpu_caps(gpu_cap, len(jobs))
         span = f"{caps.min(initial=1):.0%}" + (f" to {caps.max():.0%}" if len(set(caps.tolist())) > 1 else "")
         notes.append(f"GPU power is capped at {span} of the limit, a part of a GPU at its share of that")
     return notes

@@ -16,14 +16,21 @@ from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["ClassTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parent_groups", "segment_nodes_and_watts"]
+__all__ = [
+    "DvfsTableByClass",
+    "full_speed_w",
+    "held_nodes",
+    "lower_bound_kwh",
+    "parent_groups",
+    "segment_nodes_and_watts",
+]
 
 Tables = Mapping[str, DvfsTable]
 J_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
-class ClassTable(DvfsTable):
+class DvfsTableByClass(DvfsTable):
     """A DvfsTable with one row per job class instead of one per job: logs have far fewer classes than jobs."""
 
     row: Ints
@@ -32,7 +39,7 @@ class ClassTable(DvfsTable):
 
 def table_rows(table: DvfsTable, job: Ints) -> Ints:
     """The table rows of these jobs."""
-    return table.row[job] if isinstance(table, ClassTable) else job
+    return table.row[job] if isinstance(table, DvfsTableByClass) else job
 
 
 def parent_groups(log: ExecutionLog, cluster: Cluster) -> Ints:
@@ -154,7 +161,7 @@ def _check_tables(tables: Tables, cluster: Cluster, jobs: int) -> None:
     for name, table in tables.items():
         if name not in names:
             raise UnknownNameError("group of a DVFS table", name, names)
-        rows = len(table.row if isinstance(table, ClassTable) else table.factor)
+        rows = len(table.row if isinstance(table, DvfsTableByClass) else table.factor)
         if rows != jobs:
             raise InputError(
                 f"the DVFS table of the group {name!r} has {rows} rows and the job table {jobs}; compute it from the "

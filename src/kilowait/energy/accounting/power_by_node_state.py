@@ -15,9 +15,9 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import NodeStates
 
-__all__ = ["STATES", "StatePower", "power_by_state", "state_times"]
+__all__ = ["ENERGY_STATES", "StatePower", "power_by_state", "state_times"]
 
-STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
+ENERGY_STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
 """What energy is spent on: jobs, states of nodes without jobs, and fixed loads."""
 
 
@@ -53,7 +53,7 @@ def power_by_state(
         rows = np.flatnonzero(segment_group == number) if len(model.groups) > 1 else None
         idle = grid.running(nodes if rows is None else nodes[rows], rows)
         np.subtract(_capacity(cluster, number, grid), idle, out=idle)
-        group_j = dict.fromkeys(STATES, 0.0)
+        group_j = dict.fromkeys(ENERGY_STATES, 0.0)
         for sleeping in _sleeping_nodes(log.states, parent, number, power, grid):
             idle -= sleeping.nodes
             it_w += sleeping.watts

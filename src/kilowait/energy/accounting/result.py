@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
-from kilowait.energy.accounting.attribution import EnergyRow, rows_by, shares
+from kilowait.energy.accounting.attribution import EnergyRow, energy_by_job, energy_rows_by
 from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
 from kilowait.energy.accounting.job_power import J_PER_KWH
-from kilowait.energy.accounting.power_by_node_state import STATES
+from kilowait.energy.accounting.power_by_node_state import ENERGY_STATES
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobRecords
 from kilowait.series import Series
@@ -64,7 +64,7 @@ class EnergyAccounts:
     unix_zero_s: float | None
     """Unix time of the log's second 0; None if the log has no date."""
     by_group: Mapping[str, Mapping[str, float]]
-    """IT kWh of each group by `STATES`."""
+    """IT kWh of each group by `ENERGY_STATES`."""
     carbon: Series | None
     """Grams of CO2e per kWh, in the log's time."""
     price: Series | None
@@ -109,8 +109,8 @@ class EnergyAccounts:
 
     @property
     def by_state(self) -> dict[str, float]:
-        """IT kWh by state (`STATES`); the values add up to `it_kwh`."""
-        return {state: sum(group[state] for group in self.by_group.values()) for state in STATES}
+        """IT kWh by state (`ENERGY_STATES`); the values add up to `it_kwh`."""
+        return {state: sum(group[state] for group in self.by_group.values()) for state in ENERGY_STATES}
 
     @property
     def pue(self) -> float:
@@ -248,7 +248,7 @@ class EnergyAccounts:
             rates["co2_g"] = self._co2_g_per_s
         if self._cost_per_s is not None:
             rates["cost"] = self._cost_per_s
-        return shares(
+        return energy_by_job(
             self.log,
             self.grid,
             self.segment_group,
@@ -266,4 +266,4 @@ class EnergyAccounts:
 
     def by(self, kind: str) -> list[EnergyRow]:
         """Energy of the jobs by "user", "account", "queue", "qos" or "name", most first; "-" is unknown."""
-        return rows_by(self.log.jobs_table, self.per_job(), kind)
+        return energy_rows_by(self.log.jobs_table, self.per_job(), kind)

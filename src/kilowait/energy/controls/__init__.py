@@ -1,18 +1,18 @@
 """Power controls: node sleep, DVFS, load shifting and power budgets, from their text to the inputs of a run."""
 
 from kilowait.energy.controls.budget_violation import BudgetViolation, budget_violation
-from kilowait.energy.controls.parse import CONTROLS, ControlSpec, parse_controls
+from kilowait.energy.controls.parse import CONTROL_NAMES, ControlSpec, parse_controls
 from kilowait.energy.controls.resolve import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
-from kilowait.energy.controls.sleep_policies import forecast_demand
+from kilowait.energy.controls.sleep_policies import forecast_awake_nodes
 
 __all__ = [
-    "CONTROLS",
+    "CONTROL_NAMES",
     "BudgetViolation",
     "ForecastFactory",
     "ControlSpec",
     "ResolvedControls",
     "budget_violation",
-    "forecast_demand",
+    "forecast_awake_nodes",
     "parse_controls",
     "resolve_controls",
     "dvfs_tables",

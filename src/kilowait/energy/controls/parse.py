@@ -23,14 +23,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES
+from kilowait.energy.load_shifting import GAIA_SLACK_S, SHIFT_RULES
 from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.units import parse_duration
 
-__all__ = ["CONTROLS", "PowerBudget", "ShiftRule", "ControlSpec", "SleepRule", "parse_controls"]
+__all__ = ["CONTROL_NAMES", "ShiftRule", "ControlSpec", "SleepRule", "parse_controls"]
 
-CONTROLS = ("sleep", "dvfs", "shift", "budget")
+CONTROL_NAMES = ("sleep", "dvfs", "shift", "budget")
 """Names of the power controls."""
 SLEEPS = ("never", "timeout", "break-even", "predictive")
 DEFAULT_SLOWDOWN = 1.1
@@ -124,8 +124,8 @@ def parse_controls(text: str) -> ControlSpec:
         if name == "all" and not equals:
             everything = True
             continue
-        if name not in CONTROLS:
-            raise UnknownNameError("power control", name, ("none", "all", *CONTROLS))
+        if name not in CONTROL_NAMES:
+            raise UnknownNameError("power control", name, ("none", "all", *CONTROL_NAMES))
         if not value:
             raise InputError(f"power control {part!r} has no value; write for example {_EXAMPLES[name]}")
         if name in settings:
@@ -183,8 +183,8 @@ def _shift(value: str) -> ShiftRule:
     rule, colon, slack = rule_text.rpartition(":")
     if not colon:
         raise InputError(f"shift={value} has no maximum delay; write {_EXAMPLES['shift']}")
-    if rule.partition(":")[0] not in RULES:
-        raise UnknownNameError("load-shifting rule", rule.partition(":")[0], RULES)
+    if rule.partition(":")[0] not in SHIFT_RULES:
+        raise UnknownNameError("load-shifting rule", rule.partition(":")[0], SHIFT_RULES)
     if slack != "gaia":
         _span(slack, f"shift={value}")
     return ShiftRule(signal, rule, slack)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
-from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
+from kilowait.energy.accounting.job_power import DvfsTableByClass, full_speed_w, held_nodes
 from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_controls
 from kilowait.energy.controls.sleep_policies import describe_sleep, sleep_policies
 from kilowait.energy.load_shifting import shift_jobs
@@ -169,7 +169,7 @@ def dvfs_tables(
                 np.ascontiguousarray(table.power_w[:, last]),
             )
         if row is not None:
-            table = ClassTable(table.names, table.factor, table.power_w, row)
+            table = DvfsTableByClass(table.names, table.factor, table.power_w, row)
         tables[group.name] = table
     return tables
 

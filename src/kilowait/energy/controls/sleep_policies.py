@@ -15,7 +15,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 
-__all__ = ["describe_sleep", "forecast_demand", "sleep_policies"]
+__all__ = ["describe_sleep", "forecast_awake_nodes", "sleep_policies"]
 
 _HOUR_S = 3600.0
 _DAYS = 7
@@ -44,7 +44,7 @@ def sleep_policies(policy: SleepRule, jobs: JobTable, cluster: Cluster, model: P
             continue
         reserve: StepFunction = ((-math.inf, min(policy.reserve, group.nodes)),)
         if policy.kind == "predictive":
-            reserve = forecast_demand(jobs, power.sleep.wake_s, group.nodes / cluster.nodes, group.nodes)
+            reserve = forecast_awake_nodes(jobs, power.sleep.wake_s, group.nodes / cluster.nodes, group.nodes)
         policies[group.name] = SleepPolicy(
             timeout_s=timeout_s,
             shutdown_s=power.sleep.to_sleep_s,
@@ -55,7 +55,7 @@ def sleep_policies(policy: SleepRule, jobs: JobTable, cluster: Cluster, model: P
     return policies
 
 
-def forecast_demand(jobs: JobTable, span_s: float, share: float, max_nodes: int) -> StepFunction:
+def forecast_awake_nodes(jobs: JobTable, span_s: float, share: float, max_nodes: int) -> StepFunction:
     """Nodes to keep awake, hour by hour: `share` of the nodes that jobs are expected to request within `span_s`.
 
     The expectation is the mean of the same hour over the previous seven days, or those of them that the log covers.

@@ -12,7 +12,7 @@ from kilowait.energy.power.cooling import (
     SupplyAirCop,
     cooling_model,
 )
-from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve, DvfsState, break_even_beta, clock_slowdown
+from kilowait.energy.power.dvfs import GPU_CAP_CURVES, CapCurve, DvfsState, break_even_beta, clock_slowdown
 from kilowait.energy.power.dvfs_tables import DvfsTable, best_level, level_tables
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus
@@ -33,7 +33,7 @@ from kilowait.energy.power.utilization import (
 from kilowait.energy.power.zeus_power_tables import CapTable, fit_cap_curve, read_cap_table
 
 __all__ = [
-    "CAP_CURVES",
+    "GPU_CAP_CURVES",
     "AffineLoss",
     "UtilizationByClass",
     "CapCurve",

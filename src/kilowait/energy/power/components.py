@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["CURVES", "KINDS", "Component", "LoadCurve", "NodePower"]
+__all__ = ["LOAD_CURVES", "Component", "LoadCurve", "NodePower"]
 
 KINDS = ("cpu", "gpu", "memory", "nic", "storage", "other")
 """Kinds of components."""
@@ -74,8 +74,8 @@ class LoadCurve:
     share_of_dynamic: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        at = numbers("utilization of the load curve", self.utilization, 0, 1)
-        share = numbers("share of the load curve", self.share_of_dynamic, 0, 1)
+        at = checked_numbers("utilization of the load curve", self.utilization, 0, 1)
+        share = checked_numbers("share of the load curve", self.share_of_dynamic, 0, 1)
         if len(at) != len(share) or len(at) < 2 or at[0] != 0 or at[-1] != 1 or (np.diff(at) <= 0).any():
             raise InputError("a load curve needs utilizations increasing from 0 to 1, with one share for each")
         if share[0] != 0 or share[-1] != 1 or (np.diff(share) < 0).any():
@@ -90,7 +90,7 @@ class LoadCurve:
 
 # RAPL power of two E5-2620 v3 at 10, 20 ... 100 % load, watts (codecarbon's cpu_load_profiling).
 _E5_2620V3_W = (16.0, 31.0, 38.0, 45.0, 62.0, 62.0, 77.0, 112.0, 116.0, 117.0)
-CURVES: dict[str, LoadCurve] = {
+LOAD_CURVES: dict[str, LoadCurve] = {
     "E5-2620v3": LoadCurve(
         tuple(i / 10 for i in range(11)), (0.0, *(watts / _E5_2620V3_W[-1] for watts in _E5_2620V3_W))
     )
@@ -134,8 +134,8 @@ class NodePower:
 
     def dynamic_w(self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0) -> dict[str, Floats]:
         """Watts above idle by kind of component, at utilizations from 0 to 1 (numbers or arrays of equal shape)."""
-        cpu = numbers("cpu utilization", cpu_utilization, 0, 1)
-        gpu = numbers("gpu utilization", gpu_utilization, 0, 1)
+        cpu = checked_numbers("cpu utilization", cpu_utilization, 0, 1)
+        gpu = checked_numbers("gpu utilization", gpu_utilization, 0, 1)
         cpu, gpu = np.broadcast_arrays(cpu, gpu)
         curved = cpu if self.cpu_curve is None else self.cpu_curve.share(cpu)
         load = {"cpu": curved, "gpu": gpu}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["NO_LOSS", "AffineLoss", "Conversion", "EfficiencyCurve", "FixedLoad"]
@@ -145,8 +145,8 @@ class EfficiencyCurve:
     estimate: bool = True
 
     def __post_init__(self) -> None:
-        share = numbers("load_share of the efficiency curve", self.load_share, 0)
-        efficiency = numbers("efficiency of the efficiency curve", self.efficiency, 0, 1)
+        share = checked_numbers("load_share of the efficiency curve", self.load_share, 0)
+        efficiency = checked_numbers("efficiency of the efficiency curve", self.efficiency, 0, 1)
         require("rated_w of the efficiency curve", self.rated_w)
         if self.rated_w == 0 or len(share) != len(efficiency) or not len(share) or (np.diff(share) <= 0).any():
             raise InputError(
@@ -159,6 +159,6 @@ class EfficiencyCurve:
 
     def input_w(self, output_w: npt.ArrayLike) -> Floats:
         """Input power for an output power, watts."""
-        output = numbers("output of the efficiency curve", output_w, 0)
+        output = checked_numbers("output of the efficiency curve", output_w, 0)
         watts: Floats = output / np.interp(output / self.rated_w, self.load_share, self.efficiency)
         return watts

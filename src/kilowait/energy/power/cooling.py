@@ -12,10 +12,19 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["COOLING", "Chiller", "ConstantPue", "Cooling", "Economiser", "LinearCop", "SupplyAirCop", "cooling_model"]
+__all__ = [
+    "COOLING_MODELS",
+    "Chiller",
+    "ConstantPue",
+    "Cooling",
+    "Economiser",
+    "LinearCop",
+    "SupplyAirCop",
+    "cooling_model",
+]
 
 Weather = npt.ArrayLike | None
 
@@ -181,7 +190,7 @@ class Economiser:
         return np.asarray(self.pumps_share * heat + self.chiller.power_w(chiller_heat, temperature_c), np.float64)
 
 
-COOLING: dict[str, type[ConstantPue | SupplyAirCop | LinearCop | Chiller | Economiser]] = {
+COOLING_MODELS: dict[str, type[ConstantPue | SupplyAirCop | LinearCop | Chiller | Economiser]] = {
     "constant-pue": ConstantPue,
     "supply-air": SupplyAirCop,
     "linear-cop": LinearCop,
@@ -220,7 +229,7 @@ def cooling_model(text: str, full_it_w: float) -> Cooling:
 
 
 def _heat(heat_w: npt.ArrayLike) -> Floats:
-    return numbers("heat", heat_w, 0)
+    return checked_numbers("heat", heat_w, 0)
 
 
 def _degrees(model: str, what: str, degrees: Weather) -> Floats:
@@ -229,4 +238,4 @@ def _degrees(model: str, what: str, degrees: Weather) -> Floats:
             f"cooling {model!r} needs the outdoor {what.replace('_', ' ')}, °C; give weather, or a constant PUE"
         )
     # Values outside this range occur nowhere on Earth: they are in kelvin or Fahrenheit.
-    return numbers(f"{what.replace('_', ' ')} in °C", degrees, -90, 60)
+    return checked_numbers(f"{what.replace('_', ' ')} in °C", degrees, -90, 60)

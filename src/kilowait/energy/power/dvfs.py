@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError
 
-__all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "DvfsState", "break_even_beta", "clock_slowdown"]
+__all__ = ["GPU_CAP_CURVES", "FULL_SPEED", "CapCurve", "DvfsState", "break_even_beta", "clock_slowdown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def clock_slowdown(beta: npt.ArrayLike, speed: npt.ArrayLike) -> Floats:
     >>> clock_slowdown([0, 0.5, 1], 0.5).tolist()
     [1.0, 1.5, 2.0]
     """
-    slow = numbers("beta", beta, 0, 1) * (1 / numbers("speed", speed, 1e-6, 1) - 1) + 1
+    slow = checked_numbers("beta", beta, 0, 1) * (1 / checked_numbers("speed", speed, 1e-6, 1) - 1) + 1
     return np.asarray(slow, np.float64)
 
 
@@ -73,8 +73,8 @@ def break_even_beta(level_w: npt.ArrayLike, speed: npt.ArrayLike, full_w: float)
     >>> float(break_even_beta(171.0, 0.89, 190.7).round(3))
     0.932
     """
-    watts = numbers("level_w", level_w, 0)
-    at = numbers("speed", speed, 1e-6, 1)
+    watts = checked_numbers("level_w", level_w, 0)
+    at = checked_numbers("speed", speed, 1e-6, 1)
     if (watts <= 0).any() or (at >= 1).any():
         raise InputError("break-even needs a DVFS state that draws power and is below full speed; leave others out")
     return np.asarray((full_w / watts - 1) / (1 / at - 1), np.float64)
@@ -100,7 +100,7 @@ class CapCurve:
 
     def slowdown(self, r: npt.ArrayLike) -> Floats:
         """Run time under the cap / run time without; r = cap / uncapped draw."""
-        share = numbers("r", r, 1e-6)
+        share = checked_numbers("r", r, 1e-6)
         return np.asarray(1 + self.a * np.maximum(1 / share - 1, 0) ** self.c, np.float64)
 
     def relative_energy(self, r: npt.ArrayLike) -> Floats:
@@ -111,11 +111,11 @@ class CapCurve:
         >>> CAP_CURVES["V100"].relative_energy([1.5, 0.7]).round(2).tolist()
         [1.0, 0.81]
         """
-        return np.asarray(np.minimum(numbers("r", r, 1e-6), 1) * self.slowdown(r), np.float64)
+        return np.asarray(np.minimum(checked_numbers("r", r, 1e-6), 1) * self.slowdown(r), np.float64)
 
 
 _ZEUS = "fitted to Zeus summary_power_{}.csv (ml-energy/zeus, NSDI'23, Apache-2.0), jobs drawing more than 90 W"
-CAP_CURVES: dict[str, CapCurve] = {
+GPU_CAP_CURVES: dict[str, CapCurve] = {
     "V100": CapCurve("V100", 0.58, 1.51, 0.08, _ZEUS.format("v100")),
     "RTX6000": CapCurve("RTX6000", 0.73, 1.62, 0.20, _ZEUS.format("rtx6000")),
     "A40": CapCurve("A40", 1.38, 1.45, 0.24, _ZEUS.format("a40")),

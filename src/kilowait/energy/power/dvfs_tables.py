@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.energy.power.dvfs import clock_slowdown
 from kilowait.energy.power.model import GroupPower
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile, utilization
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -36,8 +36,8 @@ class DvfsTable:
                 f"{len(self.names)} DVFS states, factors of shape {self.factor.shape}, powers of shape "
                 f"{self.power_w.shape}; both must be (jobs, states)"
             )
-        numbers("factor", self.factor, 1)
-        numbers("power_w", self.power_w, 0)
+        checked_numbers("factor", self.factor, 1)
+        checked_numbers("power_w", self.power_w, 0)
         if (self.factor[:, 0] != 1).any():
             raise InputError("DVFS state 0 is full speed; its factor must be 1 for every job")
 
@@ -62,7 +62,7 @@ def level_tables(
     A lower frequency scales the CPUs' part; a cap limits the GPUs' power. A job's column `beta` is used where known,
     else `beta` (None: the group's). The slowdowns of frequency and cap multiply.
     """
-    watts = numbers("power_w", power_w, 0)
+    watts = checked_numbers("power_w", power_w, 0)
     if watts.shape != (len(jobs),):
         raise InputError(f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs")
     nodes = jobs["nodes"].astype(np.float64)
@@ -119,6 +119,6 @@ def best_level(
 
 
 def _energy(table: DvfsTable, freed_w: npt.ArrayLike) -> Floats:
-    freed = np.broadcast_to(numbers("freed_w", freed_w, 0), len(table.factor))
+    freed = np.broadcast_to(checked_numbers("freed_w", freed_w, 0), len(table.factor))
     # A job that draws less than its nodes do when idle adds no energy, however long it runs.
     return np.asarray(np.maximum(table.power_w - freed[:, None], 0.0) * table.factor, np.float64)

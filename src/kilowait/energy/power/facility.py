@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.energy.power.conversion_losses import EfficiencyCurve
 from kilowait.energy.power.cooling import Cooling
-from kilowait.energy.power.number_checks import Floats, numbers, require
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 
 __all__ = ["Facility"]
 
@@ -38,7 +38,7 @@ class Facility:
 
     def supplied_w(self, it_w: npt.ArrayLike) -> Floats:
         """Input power of the supply for an IT power."""
-        it = numbers("IT power", it_w, 0)
+        it = checked_numbers("IT power", it_w, 0)
         return it if self.supply is None else self.supply.input_w(it)
 
     def facility_w(

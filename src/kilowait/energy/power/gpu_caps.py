@@ -10,15 +10,15 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
-from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve
+from kilowait.energy.power.dvfs import GPU_CAP_CURVES, CapCurve
 from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.number_checks import Floats
-from kilowait.energy.power.partial_node_power import gpu_caps, piece_power
+from kilowait.energy.power.partial_node_power import checked_gpu_caps, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["GpuCaps", "cap_curve", "cap_gpus"]
+__all__ = ["GpuCaps", "cap_gpus"]
 
 _OTHERWISE = "V100"
 
@@ -67,7 +67,7 @@ def cap_gpus(
             "resolve_controls('dvfs=1.1', ...)"
         )
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    caps = gpu_caps(fraction, len(jobs))
+    caps = checked_gpu_caps(fraction, len(jobs))
     if speeds is None:
         speeds = constant_speeds(jobs, gpu_types(cluster), 1.0)
     rows = {name.lower(): row for row, name in enumerate(speeds.types)}
@@ -102,7 +102,7 @@ def cap_curve(power: GroupPower, gpu_type: str) -> CapCurve:
         family = gpu(gpu_type).family
     except UnknownNameError:
         family = ""
-    return CAP_CURVES.get(family, CAP_CURVES[_OTHERWISE])
+    return GPU_CAP_CURVES.get(family, GPU_CAP_CURVES[_OTHERWISE])
 
 
 def _notes(curves: dict[str, CapCurve]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.power.model import PowerModel
 from kilowait.energy.power.number_checks import Floats
-from kilowait.energy.power.partial_node_power import gpu_caps, piece_counts, piece_power
+from kilowait.energy.power.partial_node_power import checked_gpu_caps, piece_counts, piece_power
 from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -72,7 +72,7 @@ def joules_by_group(
     if not cluster.node_level:
         raise InputError(f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from")
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    caps = None if gpu_cap is None else gpu_caps(gpu_cap, len(jobs))
+    caps = None if gpu_cap is None else checked_gpu_caps(gpu_cap, len(jobs))
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(len(jobs), np.int64)
     pieces = piece_counts(jobs)
     energy_j = np.full((len(cluster.groups), len(jobs)), np.inf)

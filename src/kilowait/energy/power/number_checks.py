@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Floats", "numbers", "require"]
+__all__ = ["Floats", "checked_numbers", "require"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ def require(what: str, value: float, least: float = 0.0, most: float = math.inf)
         raise InputError(f"{what} is {value}; it must be a number of at least {least:g}{upper}")
 
 
-def numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: float = math.inf) -> Floats:
+def checked_numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: float = math.inf) -> Floats:
     """The values as float64; an error with the first that is not a number from `least` to `most`.
 
     >>> numbers("cpu utilization", [0.5, 1.5], 0, 1)

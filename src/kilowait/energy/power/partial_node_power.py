@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from kilowait.cluster import NodeGroup
 from kilowait.energy.power.model import GroupPower
-from kilowait.energy.power.number_checks import Floats, numbers
+from kilowait.energy.power.number_checks import Floats, checked_numbers
 from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["PartialNodePower", "gpu_caps", "piece_counts", "piece_power"]
+__all__ = ["checked_gpu_caps", "piece_counts", "piece_power"]
 
 _WHOLE = 1000
 
@@ -53,9 +53,9 @@ def piece_counts(jobs: JobTable) -> npt.NDArray[np.int64]:
     return np.where(spread, _gpus(jobs), jobs["nodes"]).astype(np.int64)
 
 
-def gpu_caps(fraction: npt.ArrayLike, jobs: int) -> Floats:
+def checked_gpu_caps(fraction: npt.ArrayLike, jobs: int) -> Floats:
     """Validated GPU power caps, one per job, as shares of the GPUs' power limit."""
-    caps = numbers("gpu_cap", fraction)
+    caps = checked_numbers("gpu_cap", fraction)
     if caps.shape not in ((), (jobs,)):
         raise InputError(f"gpu_cap has the shape {caps.shape}; give one number, or one for each of the {jobs} jobs")
     if ((caps <= 0) | (caps > 1)).any():

@@ -13,10 +13,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kilowait.energy.power.components import CURVES, Component, NodePower
+from kilowait.energy.power.components import LOAD_CURVES, Component, NodePower
 from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
-from kilowait.energy.power.cooling import COOLING, Chiller, Cooling, Economiser
-from kilowait.energy.power.dvfs import CAP_CURVES, FULL_SPEED, CapCurve, DvfsState
+from kilowait.energy.power.cooling import COOLING_MODELS, Chiller, Cooling, Economiser
+from kilowait.energy.power.dvfs import FULL_SPEED, GPU_CAP_CURVES, CapCurve, DvfsState
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.sleep_states import SleepStates
@@ -120,9 +120,9 @@ def _group(table: _Table, path: Path) -> GroupPower:
     if not components:
         raise InputError(f"{table.where} has no [[group.component]]; give at least one")
     curve_name = table.get("cpu_curve", str, "")
-    if curve_name and curve_name not in CURVES:
-        raise UnknownNameError(f"cpu_curve of {table.where}", curve_name, CURVES)
-    node = NodePower(tuple(components), CURVES.get(curve_name))
+    if curve_name and curve_name not in LOAD_CURVES:
+        raise UnknownNameError(f"cpu_curve of {table.where}", curve_name, LOAD_CURVES)
+    node = NodePower(tuple(components), LOAD_CURVES.get(curve_name))
     conversion = Conversion(tuple(_loss(step) for step in table.tables("loss")))
     idle_w, full_w = float(conversion.node_w(node.idle_w)), float(conversion.node_w(node.full_w))
     levels = tuple(_level(row, idle_w, full_w) for row in table.tables("level"))
@@ -211,9 +211,9 @@ def _slowdown(table: _Table) -> tuple[float, CapCurve | None, dict[str, Any]]:
     curve: CapCurve | None = None
     if "cap_curve" in table.values:
         name = table.get("cap_curve", str)
-        if name not in CAP_CURVES:
-            raise UnknownNameError(f"cap_curve of {table.where}", name, CAP_CURVES)
-        curve = CAP_CURVES[name]
+        if name not in GPU_CAP_CURVES:
+            raise UnknownNameError(f"cap_curve of {table.where}", name, GPU_CAP_CURVES)
+        curve = GPU_CAP_CURVES[name]
     elif "cap_a" in table.values or "cap_c" in table.values:
         curve = CapCurve("own", table.get("cap_a", float), table.get("cap_c", float), source=origin["source"])
     table.check_unknown_keys()
@@ -259,9 +259,9 @@ def _facility(table: _Table | None, path: Path) -> Facility:
 
 def _cooling(table: _Table, kind: str) -> Cooling:
     """A cooling model from its keys; keys with a default may be left out."""
-    if kind not in COOLING:
-        raise UnknownNameError(f"kind of {table.where}", kind, COOLING)
-    model = COOLING[kind]
+    if kind not in COOLING_MODELS:
+        raise UnknownNameError(f"kind of {table.where}", kind, COOLING_MODELS)
+    model = COOLING_MODELS[kind]
     values: dict[str, Any] = {}
     for field in fields(model):
         if model is Economiser and field.name == "chiller":

@@ -18,7 +18,7 @@ from kilowait.energy.power.dvfs import CapCurve
 from kilowait.energy.power.number_checks import Floats
 from kilowait.errors import InputError
 
-__all__ = ["CapTable", "CappedRun", "fit_cap_curve", "read_cap_table"]
+__all__ = ["CapTable", "fit_cap_curve", "read_cap_table"]
 
 _KEYS = ("dataset", "network", "batch_size", "optimizer")
 _NUMBERS = ("power_limit", "time_per_epoch", "average_power")

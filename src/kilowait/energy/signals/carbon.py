@@ -16,7 +16,7 @@ from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Gaps, Series
 
-__all__ = ["CARBON_FORMATS", "Scope", "read_carbon"]
+__all__ = ["CARBON_FORMATS", "read_carbon"]
 
 Scope = Literal["direct", "life-cycle"]
 

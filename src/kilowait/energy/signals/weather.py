@@ -18,7 +18,7 @@ from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError
 from kilowait.series import Gaps, Series
 
-__all__ = ["TYPICAL_YEAR", "Weather", "read_weather", "wet_bulb_c"]
+__all__ = ["Weather", "read_weather", "wet_bulb_c"]
 
 Floats = npt.NDArray[np.float64]
 

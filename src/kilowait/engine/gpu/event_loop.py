@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.gpu.job_progress import close, release, release_allocation, update_rates
+from kilowait.engine.gpu.job_progress import close_segment, release, release_allocation, update_rates
 from kilowait.engine.gpu.queue import enqueue, refresh_record, withdraw
 from kilowait.engine.gpu.scheduling_pass import schedule
 from kilowait.engine.gpu.state import (
@@ -16,7 +16,7 @@ from kilowait.engine.gpu.state import (
     COMPLETED,
     DONE,
     ENDING,
-    KIND,
+    EVENT_KIND,
     REJECTED,
     RELEASE,
     RUNNING,
@@ -26,9 +26,9 @@ from kilowait.engine.gpu.state import (
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
+__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "advance", "due", "run"]
 
-END, FULL, MOVED = 0, 1, 2
+ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: end of the run; arrays must grow first; advanced to the next instant."""
 
 MAX_STARTS = 10_000
@@ -42,7 +42,7 @@ def _drop_stale_events(s: Any) -> None:
     k = s.clock[0]
     while k.events > 0:
         code = s.events[0].job
-        number = code % KIND
+        number = code % EVENT_KIND
         if code < ARRIVAL:
             job_state = s.job_state[s.segments[number].job]
             current = job_state.segment == number
@@ -93,20 +93,20 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
     if k.round_interval_s > 0:
         time = _next_tick(s, time)
     if time == np.inf:
-        return END
+        return ALL_JOBS_ENDED
     if _buffers_too_small(s, time):
-        return FULL
+        return BUFFER_FULL
     k.now = time
     while True:
         _drop_stale_events(s)
-        code = s.events[0].job if k.events > 0 and s.events[0].key == time else 4 * KIND
+        code = s.events[0].job if k.events > 0 and s.events[0].key == time else 4 * EVENT_KIND
         if k.next_arrival < len(s.arrivals):
             job = s.arrivals[k.next_arrival]
             if s.job_state[job].arrival_s == time and ARRIVAL + job < code:
                 k.next_arrival += 1
                 _on_arrival(s, job, score, parameters)
                 continue
-        if code == 4 * KIND:
+        if code == 4 * EVENT_KIND:
             break
         pop(s.events, k.events)
         k.events -= 1
@@ -145,7 +145,7 @@ def _next_tick(s: Any, time: float) -> float:
 def _finish(s: Any, job: int) -> None:
     s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
-    close(s, job, COMPLETED, job_state.run_s, 0.0)
+    close_segment(s, job, COMPLETED, job_state.run_s, 0.0)
     release_allocation(s, job)
     job_state.done = job_state.run_s
     job_state.status = DONE
@@ -190,4 +190,4 @@ def run(t: Any, score: Any, parameters: Any) -> int:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return END if k.bad_score != 0 or k.max_starts > MAX_STARTS else status
+    return ALL_JOBS_ENDED if k.bad_score != 0 or k.max_starts > MAX_STARTS else status

@@ -26,7 +26,7 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.run_times import JobTimes, resolve_job_times
+from kilowait.engine.run_times import RunTimes, resolve_run_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
@@ -54,7 +54,7 @@ def build_gpu_state(
         raise TableError(_oversized_message(jobs, demand, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
-    times = resolve_job_times(jobs, settings.at_limit)
+    times = resolve_run_times(jobs, settings.at_limit)
     job_state = _job_states(jobs, demand, settings, times)
     job_state["status"] = np.where(fits, 0, REJECTED)
     type_order, type_rank = _type_order(demand)
@@ -174,7 +174,7 @@ def _run_state(jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, no
     return _records(run_state)
 
 
-def _job_states(jobs: JobTable, demand: Demand, settings: GpuSettings, times: JobTimes) -> Any:
+def _job_states(jobs: JobTable, demand: Demand, settings: GpuSettings, times: RunTimes) -> Any:
     job_state = np.zeros(len(jobs), JOB_STATE)
     job_state["estimate_s"], job_state["run_s"] = times.estimate_s, times.run_s
     job_state["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
@@ -192,7 +192,7 @@ def _job_states(jobs: JobTable, demand: Demand, settings: GpuSettings, times: Jo
     return job_state
 
 
-def _gpu_job_records(jobs: JobTable, times: JobTimes) -> Any:
+def _gpu_job_records(jobs: JobTable, times: RunTimes) -> Any:
     records = np.zeros(len(jobs), GPU_JOB)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:

@@ -17,11 +17,11 @@ from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import GPU_JOB, gpu_state_without_refcount
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.kernels.jit import compile_entry, is_compiled, kept_where
+from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["SCORE", "compiled", "gpu_score"]
+__all__ = ["compiled_gpu_kernel", "compiled_gpu_score"]
 
 SCORE = types.float64(numba.from_dtype(GPU_JOB), types.float64, types.float64[::1])
 """Signature of a priority policy of the GPU engine."""
@@ -34,7 +34,7 @@ def _compiled_score(function: Callable[..., float], cached: bool) -> Any:
     return numba.njit(SCORE, nogil=True)(function)
 
 
-def gpu_score(policy: PriorityPolicy) -> Any:
+def compiled_gpu_score(policy: PriorityPolicy) -> Any:
     """The policy's score, compiled for the GPU engine."""
     if not policy.compiled:
         raise InputError(
@@ -77,7 +77,7 @@ def _migrate(t: Any, job: int, kind: int) -> bool:
 
 
 @cache
-def compiled(name: str) -> Callable[..., Any]:
+def compiled_gpu_kernel(name: str) -> Callable[..., Any]:
     """The kernel of that name: run, advance, due, schedule, update_rates, start, preempt or migrate."""
     job, state = types.int64, _state_type()
     score = (types.FunctionType(SCORE), types.float64[::1])
@@ -94,7 +94,7 @@ def compiled(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name == "run" and not is_compiled(name, "gpu/event_loop"):
         logging.getLogger("kilowait").warning(
-            "compiling the GPU simulator, once, for about half a minute%s", kept_where()
+            "compiling the GPU simulator, once, for about half a minute%s", cache_location_text()
         )
     return compile_entry(function, signature)
 

@@ -14,8 +14,8 @@ from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = [
-    "begin",
-    "close",
+    "begin_segment",
+    "close_segment",
     "done_at",
     "checkpointed_work",
     "preempt",
@@ -64,7 +64,7 @@ def speed_at(s: Any, job: int) -> float:
 
 
 @noinline
-def begin(s: Any, job: int, delay: float) -> None:
+def begin_segment(s: Any, job: int, delay: float) -> None:
     """Start a placed job; it works after the delay."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
@@ -208,7 +208,7 @@ def release_allocation(s: Any, job: int) -> None:
 
 
 @noinline
-def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
+def close_segment(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     """End the segment now and log its pieces, merged by node."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
@@ -268,7 +268,7 @@ def release(s: Any, job: int) -> None:
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)
     preserved = checkpointed_work(job_state, done)
-    close(s, job, PREEMPTED, done, done - preserved)
+    close_segment(s, job, PREEMPTED, done, done - preserved)
     release_allocation(s, job)
     job_state.done = preserved
     enqueue(s, job)

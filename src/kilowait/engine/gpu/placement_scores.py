@@ -21,7 +21,7 @@ from kilowait.engine.gpu.allocation import (
 from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["fragments", "cached_node_score", "capacity_score", "score_of"]
+__all__ = ["score_of"]
 
 PRIME = 2**31 - 1
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from kilowait.engine.gpu.allocation import free_allocation, reallocate
 from kilowait.engine.gpu.job_progress import (
-    begin,
+    begin_segment,
     checkpointed_work,
-    close,
+    close_segment,
     done_at,
     preempt,
     release_allocation,
@@ -20,7 +20,7 @@ from kilowait.engine.gpu.state import MIGRATED, RUNNING, WAITING, gpu_state_with
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["migrate", "migrate_running", "start", "start_now", "schedule"]
+__all__ = ["migrate", "migrate_running", "start_now", "schedule"]
 
 ANY = 1 << 62
 """No limit on the number of starts."""
@@ -83,7 +83,7 @@ def start_now(s: Any, job: int, gpu_type: int) -> bool:
 @kernel
 def _begin(s: Any, job: int) -> None:
     job_state = s.job_state[job]
-    begin(s, job, 0.0 if job_state.starts == 0 else job_state.checkpoint_load_s)
+    begin_segment(s, job, 0.0 if job_state.starts == 0 else job_state.checkpoint_load_s)
 
 
 @noinline
@@ -262,10 +262,10 @@ def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
     reallocate(s, job)
     if not better:
         return False
-    close(s, job, MIGRATED, done, done - preserved)
+    close_segment(s, job, MIGRATED, done, done - preserved)
     release_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
     job_state.done = preserved
-    begin(s, job, delay)
+    begin_segment(s, job, delay)
     return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["INTERFERENCE", "PLACEMENTS", "GpuSettings"]
+__all__ = ["PLACEMENTS", "GpuSettings"]
 
 PLACEMENTS = {
     "first": "the first node with enough free resources",

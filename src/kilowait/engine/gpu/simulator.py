@@ -12,9 +12,9 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import node_types
-from kilowait.engine.gpu.event_loop import END, FULL, MAX_STARTS
+from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, MAX_STARTS
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
-from kilowait.engine.gpu.jit_entry import compiled, gpu_score
+from kilowait.engine.gpu.jit_entry import compiled_gpu_kernel, compiled_gpu_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import CANCELLED, DONE, REJECTED, RUNNING, WAITING
 from kilowait.engine.interface import PriorityPolicy
@@ -102,15 +102,15 @@ class GpuSimulator:
         prepare = self.policy.prepare
         values = self.policy.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
-        self._score = gpu_score(self.policy)
+        self._score = compiled_gpu_score(self.policy)
         self._capacity = self._free()
 
     # -- the whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run to the end under the priority policy."""
-        kernel = compiled("run")
-        while kernel(self._state, self._score, self._parameters) == FULL:
+        kernel = compiled_gpu_kernel("run")
+        while kernel(self._state, self._score, self._parameters) == BUFFER_FULL:
             self._state = with_larger_buffers(self._state)
         self._check()
 
@@ -131,14 +131,14 @@ class GpuSimulator:
     def advance(self) -> GpuView | None:
         """Advance to the next instant; None at the end of the run."""
         if self._state.clock[0].now > -np.inf:
-            compiled("update_rates")(self._state)
-        status = FULL
-        while status == FULL:
-            status = compiled("advance")(self._state, self._score, self._parameters)
-            if status == FULL:
+            compiled_gpu_kernel("update_rates")(self._state)
+        status = BUFFER_FULL
+        while status == BUFFER_FULL:
+            status = compiled_gpu_kernel("advance")(self._state, self._score, self._parameters)
+            if status == BUFFER_FULL:
                 self._state = with_larger_buffers(self._state)
         self._check()
-        return None if status == END else self.view()
+        return None if status == ALL_JOBS_ENDED else self.view()
 
     def view(self) -> GpuView:
         """The state of the simulation now."""
@@ -148,7 +148,7 @@ class GpuSimulator:
         running = np.sort(s.running_jobs[: k.running])
         return GpuView(
             now_s=float(k.now),
-            due=bool(compiled("due")(s)),
+            due=bool(compiled_gpu_kernel("due")(s)),
             waiting=self._gpu_job_records(waiting),
             running=self._gpu_job_records(running),
             running_type=s.nodes["type"][s.places[s.job_state["place_lo"][running], 0]],
@@ -159,23 +159,23 @@ class GpuSimulator:
 
     def schedule(self) -> None:
         """Make a scheduling pass of the priority policy."""
-        compiled("schedule")(self._state, self._score, self._parameters)
+        compiled_gpu_kernel("schedule")(self._state, self._score, self._parameters)
         self._check()
 
     def start(self, job: int, kind: int = -1) -> bool:
         """Start a waiting job now, on type number `kind` (-1: on any); False: it does not fit."""
         self._must_be(job, WAITING, "start", "waiting")
-        return bool(compiled("start")(self._state, job, kind))
+        return bool(compiled_gpu_kernel("start")(self._state, job, kind))
 
     def preempt(self, job: int) -> None:
         """Preempt a running job."""
         self._must_be(job, RUNNING, "preempt", "running")
-        compiled("preempt")(self._state, job)
+        compiled_gpu_kernel("preempt")(self._state, job)
 
     def migrate(self, job: int, kind: int = -1) -> bool:
         """Migrate a running job to other nodes, on type number `kind`; False: it does not fit."""
         self._must_be(job, RUNNING, "migrate", "running")
-        return bool(compiled("migrate")(self._state, job, kind))
+        return bool(compiled_gpu_kernel("migrate")(self._state, job, kind))
 
     def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """(jobs, types): speed of these jobs on each type; 0: they cannot use it."""

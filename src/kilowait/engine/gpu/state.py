@@ -14,13 +14,12 @@ __all__ = [
     "ARRIVAL",
     "CANCEL",
     "RUN_STATE",
-    "COMING",
     "COMPLETED",
     "ENDING",
     "JOB_STATE",
     "FINISH",
     "DONE",
-    "KIND",
+    "EVENT_KIND",
     "MIGRATED",
     "NODE",
     "PIECE",
@@ -38,9 +37,9 @@ __all__ = [
     "gpu_state_without_refcount",
 ]
 
-KIND = 1 << 60
+EVENT_KIND = 1 << 60
 """An event is (time, kind * KIND + number); round ticks are not in the heap."""
-FINISH, RELEASE, ARRIVAL, CANCEL = 0, KIND, 2 * KIND, 3 * KIND
+FINISH, RELEASE, ARRIVAL, CANCEL = 0, EVENT_KIND, 2 * EVENT_KIND, 3 * EVENT_KIND
 
 COMING, WAITING, RUNNING, ENDING, DONE, CANCELLED, REJECTED = 0, 1, 2, 3, 4, 5, 6
 """Job status."""

@@ -7,16 +7,16 @@ import numpy.typing as npt
 
 from kilowait.engine.gpu.demand import Demand
 
-__all__ = ["TYPICAL_SHARE", "Target", "typical_shapes"]
+__all__ = ["TYPICAL_SHARE", "TypicalShape", "typical_shapes"]
 
 TYPICAL_SHARE = 0.95
 """Share of the jobs that the typical shapes cover."""
 
-Target = tuple[int, int, int, int, int]
+TypicalShape = tuple[int, int, int, int, int]
 """A job shape: thousandths of cores, of a GPU (0: no GPU), GPUs, row of the type labels, number of jobs."""
 
 
-def typical_shapes(demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE) -> list[Target]:
+def typical_shapes(demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE) -> list[TypicalShape]:
     """The most frequent shapes of the counted jobs that together cover `share` of them.
 
     Does not use Numba, because reports call it.
@@ -33,7 +33,7 @@ def typical_shapes(demand: Demand, counted: npt.NDArray[np.bool_], share: float 
     """
     columns = (demand.cpu, np.where(demand.gpus > 0, demand.gpu_milli, 0), demand.gpus, demand.label)
     rows, counts = np.unique(np.column_stack(columns)[counted], axis=0, return_counts=True)
-    shapes: list[Target] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
+    shapes: list[TypicalShape] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
     shapes.sort(key=lambda shape: (shape[4], *shape[:3], demand.labels[shape[3]]), reverse=True)
     covered = 0
     for i, shape in enumerate(shapes):

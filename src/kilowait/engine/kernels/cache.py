@@ -24,7 +24,7 @@ from typing import Any
 from numba.core.caching import FunctionCache
 from platformdirs import user_cache_path
 
-__all__ = ["ENVIRONMENT", "KernelCache", "private_folder", "usable_folder"]
+__all__ = ["KernelCache", "usable_folder"]
 
 ENVIRONMENT = "KILOWAIT_CACHE_DIR"
 """Environment variable that names another folder for the cache."""

@@ -29,7 +29,7 @@ __all__ = [
     "noinline",
     "cache_folder",
     "is_compiled",
-    "kept_where",
+    "cache_location_text",
     "kernel",
     "without_refcount",
     "memmove",
@@ -73,7 +73,7 @@ def is_compiled(run: str = "run", where: str = "kernels/event_loop") -> bool:
     return bool(numba.config.DISABLE_JIT) or kept
 
 
-def kept_where() -> str:
+def cache_location_text() -> str:
     """Where compiled kernels are kept, as the end of a message; empty without a cache."""
     folder = cache_folder()
     return "" if folder is None else f"; kept in {folder}"

@@ -15,8 +15,8 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.gpu.observation_spec import feature_names, summary_names, type_names
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.kernels.gpu_env_states import COPY, prepare_log_arrays, stack_states, window_state
-from kilowait.envs.kernels.gpu_env_step import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
+from kilowait.envs.kernels.gpu_env_states import GPU_COPY_RECORD, prepare_log_arrays, stack_states, window_state
+from kilowait.envs.kernels.gpu_env_step import GPU_ENV_SETTINGS, GpuStepBuffers, compiled_gpu_step
 from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError, UnknownNameError
@@ -161,7 +161,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         buffers = GpuStepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
-            copies=np.zeros(copies, COPY).view(np.recarray),
+            copies=np.zeros(copies, GPU_COPY_RECORD).view(np.recarray),
             jobs=np.zeros(shape, np.float32),
             mask=np.zeros((copies, spec.actions), np.int8),
             summary=np.zeros((copies, len(spec.summary)), np.float32),
@@ -185,7 +185,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         )
         buffers.copies["arrival_rate"] = 1.0
         buffers.copies["until_s"] = np.inf
-        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
+        super().__init__(compiled_gpu_step(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""

@@ -15,19 +15,18 @@ from kilowait.cluster import Cluster
 from kilowait.engine.gpu.demand import node_types
 
 __all__ = [
-    "EDGES",
-    "FIXED",
-    "MOVING",
+    "CONSTANT_FEATURES",
+    "VARYING_FEATURES",
     "SUMMARY",
     "feature_names",
     "fixed_features",
-    "may_use",
+    "usable_node_types",
     "priority_weights",
     "summary_names",
     "type_names",
 ]
 
-FIXED: dict[str, str] = {
+CONSTANT_FEATURES: dict[str, str] = {
     "length": "ln(estimate / 1 h) / 3",
     "gpus": "ln(1 + GPUs) / ln(1 + GPUs of the machine)",
     "share": "GPUs / GPUs of the machine",
@@ -39,7 +38,7 @@ FIXED: dict[str, str] = {
 """Constant features of a job, in the order of the columns. After them, for each type, `speed_`: s / (1 + s), s being
 its speed on that type; 0 where it may not run."""
 
-MOVING: dict[str, str] = {
+VARYING_FEATURES: dict[str, str] = {
     "remaining": "ln(remaining / 1 h) / 3, by its estimate",
     "work": "ln(1 + remaining x GPUs / (GPUs of the machine x 1 h)) / 3",
     "attained": "t / (t + 1 h), t: time for which it had GPUs allocated",
@@ -101,7 +100,12 @@ def type_names(cluster: Cluster) -> tuple[str, ...]:
 
 def feature_names(types: tuple[str, ...]) -> tuple[str, ...]:
     """Names of all feature columns of a job."""
-    return (*FIXED, *(f"speed_{name}" for name in types), *MOVING, *(f"fits_{name}" for name in types))
+    return (
+        *CONSTANT_FEATURES,
+        *(f"speed_{name}" for name in types),
+        *VARYING_FEATURES,
+        *(f"fits_{name}" for name in types),
+    )
 
 
 def summary_names(types: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,7 +133,7 @@ def fixed_features(state: Any) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
 
 
-def may_use(state: Any) -> npt.NDArray[np.int64]:
+def usable_node_types(state: Any) -> npt.NDArray[np.int64]:
     """Node types that jobs of each kind may use, as bits."""
     bits = 1 << np.arange(state.speed.shape[1])
     return np.ascontiguousarray((state.speed > 0) @ bits, np.int64)

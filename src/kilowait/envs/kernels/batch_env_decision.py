@@ -19,11 +19,11 @@ from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.starts_and_reservations import EVERY_GROUP, begin_pass, block_groups, place, reserve, start
 from kilowait.engine.kernels.state import state_without_refcount
 
-__all__ = ["DECISION", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
+__all__ = ["DECISION", "EPISODE_OVER", "apply_choice", "eligible", "finish_pass", "advance_to_decision"]
 
 BETWEEN, HEAD, BACKFILLING = 0, 1, 2
 """Phases: between passes; choosing the head of the queue; choosing backfill candidates."""
-DECISION, OVER = 1, 0
+DECISION, EPISODE_OVER = 1, 0
 HAS_RESERVATION = 1.0
 """Key in the queue of a job that got its reservation in this pass."""
 
@@ -96,7 +96,7 @@ def queue_position(s: Any, job: int) -> int:
 
 
 @kernel
-def apply(s: Any, copy: Any, job: int) -> None:
+def apply_choice(s: Any, copy: Any, job: int) -> None:
     """Start the chosen job or make a reservation; without backfilling a job that does not fit blocks its groups."""
     k = s.clock[0]
     at = queue_position(s, job)
@@ -129,7 +129,7 @@ def advance_to_decision(s: Any, copy: Any, order: Any, agent_backfills: bool, ho
     while True:
         if copy.phase == BETWEEN:
             if k.segments >= copy.jobs or not advance(s, zero_score, no_parameters, zero_score, no_parameters):
-                return OVER
+                return EPISODE_OVER
             if k.queue_hi == k.queue_lo:
                 continue
             if not any_fits(s):
@@ -149,7 +149,7 @@ def advance_to_decision(s: Any, copy: Any, order: Any, agent_backfills: bool, ho
                 if count > 1 or (count == 1 and hold and overdue_job < 0 and next_event_s(s) < np.inf):
                     return DECISION
                 if count == 1:
-                    apply(s, copy, only)
+                    apply_choice(s, copy, only)
                     continue
             if k.depth > 0 and any_fits(s):
                 if agent_backfills:
@@ -166,7 +166,7 @@ def advance_to_decision(s: Any, copy: Any, order: Any, agent_backfills: bool, ho
             if count > 1:
                 return DECISION
             if count == 1:
-                apply(s, copy, only)
+                apply_choice(s, copy, only)
             else:
                 finish_pass(s, copy)
 

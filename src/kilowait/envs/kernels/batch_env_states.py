@@ -14,9 +14,9 @@ import numpy.typing as npt
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import State, state_without_refcount
 
-__all__ = ["COPY", "LogArrays", "nth_state", "reset", "prepare_log_arrays", "stack_states"]
+__all__ = ["COPY_RECORD", "LogArrays", "nth_state", "reset", "prepare_log_arrays", "stack_states"]
 
-COPY = np.dtype(
+COPY_RECORD = np.dtype(
     [
         ("first", np.int64),  # first row of the episode in the log
         ("next_first", np.int64),  # first row of the next episode

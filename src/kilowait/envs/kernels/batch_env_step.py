@@ -12,27 +12,16 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.interface import JOB
-from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.jit_entry import PARAMETERS_TYPE, SCORE_FUNCTION_TYPE
 from kilowait.engine.kernels.jit import compile_entry, kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import state_without_refcount
-from kilowait.envs.batched_sim_base import BEGIN, DISABLED, NEXT_STEP, NOTHING, SAME_STEP, START_PREPARED
-from kilowait.envs.kernels.batch_env_decision import OVER, advance_to_decision, apply, finish_pass
+from kilowait.envs.batched_sim_base import BEGIN, DISABLED, NOTHING, SAME_STEP, START_PREPARED
+from kilowait.envs.kernels.batch_env_decision import EPISODE_OVER, advance_to_decision, apply_choice, finish_pass
 from kilowait.envs.kernels.batch_env_observation import write_observation
 from kilowait.envs.kernels.batch_env_reward import compute_reward
 from kilowait.envs.kernels.batch_env_states import log_arrays_without_refcount, nth_state, reset
 
-__all__ = [
-    "BEGIN",
-    "DISABLED",
-    "ENV_SETTINGS",
-    "NEXT_STEP",
-    "NOTHING",
-    "SAME_STEP",
-    "START_PREPARED",
-    "StepBuffers",
-    "scoring",
-    "step_for",
-]
+__all__ = ["DISABLED", "ENV_SETTINGS", "START_PREPARED", "StepBuffers", "static_score_kernel", "compiled_batch_step"]
 
 ENV_SETTINGS = np.dtype(
     [
@@ -146,7 +135,7 @@ def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
     if action == len(slots):
         finish_pass(s, copy)
     else:
-        apply(s, copy, slots[action])
+        apply_choice(s, copy, slots[action])
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
@@ -168,8 +157,8 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                 env_settings.hold != 0,
                 env_settings.max_wait_s,
             )
-            copy.over = outcome == OVER
-            a.over[b] = outcome == OVER
+            copy.over = outcome == EPISODE_OVER
+            a.over[b] = outcome == EPISODE_OVER
             observe(s, a, source, b, a.summary)
             continue
         if copy.over or actions[b] == BEGIN:
@@ -186,7 +175,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.accrued[b], a.terms[b]
         )
         copy.steps += 1
-        if outcome == OVER:
+        if outcome == EPISODE_OVER:
             copy.over = 1
             results = a.finished[b]
             results[0] = copy.total
@@ -197,8 +186,8 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             observe(s, a, source, b, a.last_summary if env_settings.autoreset == SAME_STEP else a.summary)
             if env_settings.autoreset == SAME_STEP:
                 begin(s, a, source, b)
-        a.over[b] = outcome == OVER
-        if outcome != OVER or env_settings.autoreset == SAME_STEP:
+        a.over[b] = outcome == EPISODE_OVER
+        if outcome != EPISODE_OVER or env_settings.autoreset == SAME_STEP:
             observe(s, a, source, b, a.summary)
 
 
@@ -208,10 +197,12 @@ def _score_all(jobs: Any, out: Any, score: Any, parameters: Any) -> None:
 
 
 @cache
-def scoring() -> Callable[..., Any]:
+def static_score_kernel() -> Callable[..., Any]:
     """Kernel (jobs, out, score, parameters): score of each job by a static policy, at its submission."""
     records = types.Array(numba.from_dtype(JOB), 1, "C")
-    return compile_entry(_score_all, types.void(records, types.float64[::1], SCORER, PARAMETERS), "envs")
+    return compile_entry(
+        _score_all, types.void(records, types.float64[::1], SCORE_FUNCTION_TYPE, PARAMETERS_TYPE), "envs"
+    )
 
 
 @cache
@@ -225,7 +216,7 @@ def compiled(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
-def step_for(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
+def compiled_batch_step(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)

@@ -24,9 +24,9 @@ from kilowait.envs.kernels.batch_env_decision import (
     BACKFILLING,
     BETWEEN,
     DECISION,
+    EPISODE_OVER,
     HAS_RESERVATION,
     HEAD,
-    OVER,
     any_fits,
     finish_pass,
     zero_score,
@@ -35,11 +35,21 @@ from kilowait.envs.kernels.energy_env_states import integrals, log_arrays_withou
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_sleep_actions import can_sleep, can_wake
 
-__all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "advance_to_decision"]
+__all__ = [
+    "NODE_CHANGES_FULL",
+    "NODES_PHASE",
+    "apply",
+    "eligible",
+    "fits",
+    "hold",
+    "may_hold",
+    "overdue",
+    "advance_to_decision",
+]
 
-NODES = 3
+NODES_PHASE = 3
 """Phase: no job can be chosen, but nodes can be put to sleep or woken."""
-FULL = 2
+NODE_CHANGES_FULL = 2
 """Result: the array of node state changes is full."""
 
 
@@ -82,7 +92,7 @@ def any_eligible(s: Any, phase: int) -> bool:
 
 
 overdue = specialize(batch_env_decision.overdue, eligible=eligible)
-apply = specialize(batch_env_decision.apply, place=place, start=start, reserve=reserve)
+apply = specialize(batch_env_decision.apply_choice, place=place, start=start, reserve=reserve)
 
 
 @kernel
@@ -98,7 +108,7 @@ def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
 def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: float) -> None:
     """Start no job until the next event or the next step of a signal, for at most `hold_s`."""
     k = s.clock[0]
-    if copy.phase != NODES and copy.hold_end_s <= k.now:
+    if copy.phase != NODES_PHASE and copy.hold_end_s <= k.now:
         first = assume_nonnegative(s.queue[k.queue_lo].job)
         if k.now - s.jobs[first].submit_s < max_wait_for_hold_s:
             until = k.now + hold_s
@@ -148,15 +158,15 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
         if copy.phase == BETWEEN:
             if s.power_control_state[0].node_changes + env_settings.rows > len(s.node_changes):
                 if env_settings.keep_node_steps != 0:
-                    return FULL
+                    return NODE_CHANGES_FULL
                 integrate_node_energy(s, copy, source, False)
             drop_hold_timer(s, copy)
             if not advance(s, zero_score, no_parameters, zero_score, no_parameters):
-                return OVER
+                return EPISODE_OVER
             if k.segments >= copy.jobs and k.running == 0:
-                return OVER
+                return EPISODE_OVER
             copy.sleep_decided = 0
-            copy.phase = NODES
+            copy.phase = NODES_PHASE
             if k.queue_hi > k.queue_lo:
                 open_pass(s)
                 if worth_choosing(s, env_settings.wake_ahead != 0):
@@ -167,7 +177,7 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
         if copy.phase == HEAD:
             if k.open_groups != 0 and worth_choosing(s, env_settings.wake_ahead != 0) and any_eligible(s, HEAD):
                 return DECISION
-            copy.phase = NODES
+            copy.phase = NODES_PHASE
             if k.depth > 0 and any_fits(s):
                 if env_settings.agent_backfills != 0:
                     copy.phase = BACKFILLING
@@ -178,8 +188,8 @@ def advance_to_decision(s: Any, copy: Any, source: Any, env_settings: Any) -> in
         if copy.phase == BACKFILLING:
             if any_fits(s) and any_eligible(s, BACKFILLING):
                 return DECISION
-            copy.phase = NODES
-        if copy.phase == NODES:
+            copy.phase = NODES_PHASE
+        if copy.phase == NODES_PHASE:
             if env_settings.sleep_actions != 0 and copy.sleep_decided == 0 and (can_sleep(s) or can_wake(s)):
                 return DECISION
             finish_pass(s, copy)

@@ -8,7 +8,7 @@ from kilowait.engine.kernels.jit import assume_nonnegative, maybe_inline, noinli
 from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
 from kilowait.envs.kernels import batch_env_observation
 from kilowait.envs.kernels.batch_env_decision import BACKFILLING, HEAD
-from kilowait.envs.kernels.energy_env_decision import NODES, eligible, fits, may_hold, overdue
+from kilowait.envs.kernels.energy_env_decision import NODES_PHASE, eligible, fits, may_hold, overdue
 from kilowait.envs.kernels.energy_env_states import integrals, log_arrays_without_refcount
 from kilowait.envs.kernels.node_sleep_actions import can_sleep, can_wake
 from kilowait.envs.observation_spec import SUMMARY
@@ -114,7 +114,7 @@ def write_observation(
     for i in range(copy.shown * levels, before * levels):
         mask[i] = 0
     extra = len(slots) * levels
-    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s))
+    mask[extra] = copy.phase == NODES_PHASE or (chooses and late < 0 and may_hold(s, env_settings.max_wait_for_hold_s))
     if env_settings.sleep_actions != 0:
         sleep_actions = copy.phase > 0 and copy.sleep_decided == 0
         mask[extra + 1] = sleep_actions and can_sleep(s)

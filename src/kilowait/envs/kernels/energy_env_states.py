@@ -13,8 +13,7 @@ from kilowait.envs.kernels import batch_env_states
 from kilowait.envs.power.power_setup import PowerSetup
 
 __all__ = [
-    "COPY",
-    "PowerLogArrays",
+    "ENERGY_COPY_RECORD",
     "integrals",
     "log_arrays_without_refcount",
     "max_node_steps",
@@ -26,8 +25,8 @@ __all__ = [
     "stack_states",
 ]
 
-COPY = np.dtype(
-    [(name, batch_env_states.COPY[name]) for name in batch_env_states.COPY.names or ()]
+ENERGY_COPY_RECORD = np.dtype(
+    [(name, batch_env_states.COPY_RECORD[name]) for name in batch_env_states.COPY_RECORD.names or ()]
     + [
         ("sleep_decided", np.int64),  # sleep and wake were decided in this pass
         ("hold_end_s", np.float64),  # end of the current hold

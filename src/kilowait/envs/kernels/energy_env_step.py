@@ -13,7 +13,7 @@ from numba import types
 from kilowait.engine.kernels.jit import compile_entry, noinline, without_refcount
 from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
 from kilowait.envs.batched_sim_base import BEGIN, NOTHING, SAME_STEP, START_PREPARED
-from kilowait.envs.kernels.batch_env_decision import OVER
+from kilowait.envs.kernels.batch_env_decision import EPISODE_OVER
 from kilowait.envs.kernels.batch_env_step import ENV_SETTINGS as PLAIN
 from kilowait.envs.kernels.batch_env_step import buffers_without_refcount
 from kilowait.envs.kernels.energy_env_decision import advance_to_decision, apply, hold
@@ -23,7 +23,7 @@ from kilowait.envs.kernels.energy_env_states import log_arrays_without_refcount,
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_sleep_actions import put_all_to_sleep, wake_for_waiting
 
-__all__ = ["POWER_ENV_SETTINGS", "step_for"]
+__all__ = ["POWER_ENV_SETTINGS", "compiled_energy_step"]
 
 POWER_ENV_SETTINGS = np.dtype(
     [(name, PLAIN[name]) for name in PLAIN.names or ()]
@@ -89,7 +89,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if not begins:
             if actions[b] != START_PREPARED:
                 apply_action(s, copy, source, env_settings, a.mask[b], a.slots[b], actions[b])
-            over = advance_to_decision(s, copy, source, env_settings) == OVER
+            over = advance_to_decision(s, copy, source, env_settings) == EPISODE_OVER
             if actions[b] != START_PREPARED:
                 a.reward[b] = compute_reward(
                     s,
@@ -144,7 +144,7 @@ def compiled(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
-def step_for(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
+def compiled_energy_step(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)

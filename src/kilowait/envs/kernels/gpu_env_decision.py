@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.gpu.allocation import fits as fits_node
-from kilowait.engine.gpu.event_loop import END, FULL, advance, due
+from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, advance, due
 from kilowait.engine.gpu.job_progress import preempt, update_rates
 from kilowait.engine.gpu.scheduling_pass import migrate_running, start_now
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     ENDING,
-    KIND,
+    EVENT_KIND,
     REJECTED,
     RELEASE,
     RUNNING,
@@ -38,7 +38,6 @@ from kilowait.envs.kernels.gpu_env_states import log_arrays_without_refcount
 __all__ = [
     "DECISION",
     "TRUNCATED",
-    "OVER",
     "PASS",
     "allowed",
     "first_late",
@@ -214,7 +213,7 @@ def _drop_stale_events(s: Any) -> None:
     kept = 0
     for i in range(k.events):
         code = s.events[i].job
-        number = code % KIND
+        number = code % EVENT_KIND
         if code < ARRIVAL:
             job_state = s.job_state[s.segments[number].job]
             valid = job_state.segment == number and (
@@ -237,7 +236,7 @@ def _advance(s: Any) -> int:
     s = gpu_state_without_refcount(s)
     update_rates(s)
     outcome = advance(s, zero_score, s.score_cache[0])
-    if outcome == FULL:
+    if outcome == BUFFER_FULL:
         _drop_stale_events(s)
     return outcome
 
@@ -265,14 +264,14 @@ def advance_to_decision(
             if k.now >= copy.until_s:
                 return TRUNCATED
             outcome = _advance(s)
-            if outcome == FULL and not dropped:
+            if outcome == BUFFER_FULL and not dropped:
                 dropped = True
                 continue
-            if outcome == FULL:
+            if outcome == BUFFER_FULL:
                 raise RuntimeError("the arrays of an episode are too small")
             dropped = False
             copy.moment += 1
-            if outcome == END:
+            if outcome == ALL_JOBS_ENDED:
                 return OVER
             if k.now >= copy.until_s or not due(s):
                 continue

@@ -17,7 +17,7 @@ from kilowait.engine.gpu.job_progress import done_at
 from kilowait.engine.gpu.state import RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, without_refcount
-from kilowait.envs.gpu.observation_spec import FIXED, MOVING
+from kilowait.envs.gpu.observation_spec import CONSTANT_FEATURES, VARYING_FEATURES
 from kilowait.envs.kernels.gpu_env_decision import (
     PASS,
     allowed,
@@ -33,8 +33,8 @@ from kilowait.envs.kernels.gpu_env_states import log_arrays_without_refcount
 
 __all__ = ["write_observation"]
 
-BEFORE = len(FIXED)
-AFTER = len(MOVING)
+BEFORE = len(CONSTANT_FEATURES)
+AFTER = len(VARYING_FEATURES)
 
 
 @kernel

@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from kilowait.engine.gpu.state import REJECTED, GpuState, gpu_state_without_refcount
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
-from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority_weights
+from kilowait.envs.gpu.observation_spec import fixed_features, priority_weights, usable_node_types
 
 __all__ = [
-    "COPY",
-    "GpuLogArrays",
+    "GPU_COPY_RECORD",
     "log_arrays_without_refcount",
     "nth_state",
     "reset",
@@ -28,7 +27,7 @@ __all__ = [
     "window_state",
 ]
 
-COPY = np.dtype(
+GPU_COPY_RECORD = np.dtype(
     [
         ("first", np.int64),  # first row of the episode in the log
         ("next_first", np.int64),  # first row of the next episode
@@ -88,7 +87,7 @@ def prepare_log_arrays(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogA
         features=fixed_features(whole),
         area=np.ascontiguousarray(np.log1p(area) / 3.0, np.float32),
         weight=priority_weights(whole),
-        may=may_use(whole),
+        may=usable_node_types(whole),
         clock=whole.clock.copy(),
         nodes=nodes.copy(),
         codes=codes,

@@ -27,7 +27,7 @@ from kilowait.envs.kernels.gpu_env_observation import write_observation
 from kilowait.envs.kernels.gpu_env_reward import compute_reward
 from kilowait.envs.kernels.gpu_env_states import log_arrays_without_refcount, nth_state, reset
 
-__all__ = ["GPU_ENV_SETTINGS", "GpuStepBuffers", "step_for"]
+__all__ = ["GPU_ENV_SETTINGS", "GpuStepBuffers", "compiled_gpu_step"]
 
 GPU_ENV_SETTINGS = np.dtype(
     [
@@ -274,7 +274,7 @@ def compiled(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     return next(iter(step.overloads.values())).entry_point  # type: ignore[attr-defined]
 
 
-def step_for(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
+def compiled_gpu_step(state: Any, buffers: Any, source: Any) -> Callable[..., Any]:
     """The step compiled for the types of these arrays."""
     if numba.config.DISABLE_JIT:
         return compiled(types.int64, types.int64, types.int64)

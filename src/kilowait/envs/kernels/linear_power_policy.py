@@ -28,9 +28,17 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
 from kilowait.envs.kernels import energy_env_decision
-from kilowait.envs.kernels.batch_env_decision import BACKFILLING, BETWEEN, HEAD, OVER
+from kilowait.envs.kernels.batch_env_decision import BACKFILLING, BETWEEN, EPISODE_OVER, HEAD
 from kilowait.envs.kernels.batch_env_step import buffers_without_refcount
-from kilowait.envs.kernels.energy_env_decision import FULL, NODES, apply, eligible, fits, hold, may_hold
+from kilowait.envs.kernels.energy_env_decision import (
+    NODE_CHANGES_FULL,
+    NODES_PHASE,
+    apply,
+    eligible,
+    fits,
+    hold,
+    may_hold,
+)
 from kilowait.envs.kernels.energy_env_reward import compute_reward
 from kilowait.envs.kernels.energy_env_states import integrals, log_arrays_without_refcount, nth_state
 from kilowait.envs.power.power_setup import PowerSetup
@@ -219,7 +227,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
     extra_slowdown = 0.0
     shift_s = 0.0
     while not copy.over:
-        if copy.phase == NODES:
+        if copy.phase == NODES_PHASE:
             set_sleep_policy(s, policy, env_settings.nodes)
             copy.sleep_decided = 1
         elif copy.phase != BETWEEN:
@@ -270,12 +278,12 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
                 shift_s = 0.0  # no other event follows: start the first job
                 continue
             else:
-                copy.phase = NODES
+                copy.phase = NODES_PHASE
                 copy.sleep_decided = 0
         outcome = _advance_to_decision(s, copy, source, env_settings)
-        if outcome == FULL:
+        if outcome == NODE_CHANGES_FULL:
             return
-        copy.over = outcome == OVER
+        copy.over = outcome == EPISODE_OVER
 
 
 def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> None:

@@ -18,18 +18,10 @@ from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, sp
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
 from kilowait.engine.kernels.state import FINISH, QUEUED, State, state_without_refcount
-from kilowait.envs.kernels.batch_env_decision import HEAD, apply, eligible, zero_score
+from kilowait.envs.kernels.batch_env_decision import HEAD, apply_choice, eligible, zero_score
 from kilowait.envs.kernels.batch_env_reward import slowdown
 
-__all__ = [
-    "PLAN",
-    "LookaheadState",
-    "best_choice",
-    "lookahead_without_refcount",
-    "score_of",
-    "copy_state",
-    "work_arrays_for",
-]
+__all__ = ["LookaheadState", "best_choice", "lookahead_without_refcount", "score_of", "copy_state", "work_arrays_for"]
 
 PLAN = np.dtype(
     [
@@ -186,7 +178,7 @@ def place_in_order(s: Any, job: int) -> int:
     return at
 
 
-apply_in_order = specialize(apply, queue_position=place_in_order)
+apply_in_order = specialize(apply_choice, queue_position=place_in_order)
 
 
 @kernel

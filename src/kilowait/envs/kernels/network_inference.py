@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.kernels.jit import compile_entry, kernel, noinline, without_refcount
-from kilowait.envs.kernels.batch_env_decision import OVER, advance_to_decision, apply
+from kilowait.envs.kernels.batch_env_decision import EPISODE_OVER, advance_to_decision, apply_choice
 from kilowait.envs.kernels.batch_env_reward import compute_reward
 from kilowait.envs.kernels.batch_env_states import log_arrays_without_refcount, nth_state
 from kilowait.envs.kernels.batch_env_step import buffers_without_refcount, observe
@@ -111,7 +111,7 @@ def _run_many(t: Any, a: Any, source: Any, weights: Any, lo: int, hi: int) -> No
         while not copy.over:
             slot = best_slot(weights, a.jobs[b], a.mask[b], a.summary[b], copy.shown, base, h, h2)
             if slot >= 0:  # else an episode without a choice: it only has to be ended
-                apply(s, copy, a.slots[b, slot])
+                apply_choice(s, copy, a.slots[b, slot])
             copy.steps += 1
             outcome = advance_to_decision(
                 s,
@@ -121,8 +121,8 @@ def _run_many(t: Any, a: Any, source: Any, weights: Any, lo: int, hi: int) -> No
                 env_settings.hold != 0,
                 env_settings.max_wait_s,
             )
-            copy.over = outcome == OVER
-            a.over[b] = outcome == OVER
+            copy.over = outcome == EPISODE_OVER
+            a.over[b] = outcome == EPISODE_OVER
             observe(s, a, source, b, a.summary)
         a.reward[b] += compute_reward(
             s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.accrued[b], a.terms[b]

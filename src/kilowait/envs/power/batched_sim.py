@@ -18,14 +18,14 @@ from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import batch_env_states
 from kilowait.envs.kernels.batch_env_step import StepBuffers
 from kilowait.envs.kernels.energy_env_states import (
-    COPY,
+    ENERGY_COPY_RECORD,
     max_node_steps,
     prepare_log_arrays,
     single_row_stack,
     stack_states,
     with_capacity,
 )
-from kilowait.envs.kernels.energy_env_step import POWER_ENV_SETTINGS, step_for
+from kilowait.envs.kernels.energy_env_step import POWER_ENV_SETTINGS, compiled_energy_step
 from kilowait.envs.observation_spec import ObservationSpec, fixed_features
 from kilowait.envs.power.observation_spec import SUMMARY, feature_names, signal_summary
 from kilowait.envs.power.power_setup import PowerSetup
@@ -160,7 +160,7 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         buffers = StepBuffers(
             env_settings=env_settings,
             weights=reward.vector(),
-            copies=np.zeros(copies, COPY).view(np.recarray),
+            copies=np.zeros(copies, ENERGY_COPY_RECORD).view(np.recarray),
             jobs=np.zeros((copies, spec.slots, len(spec.features)), np.float32),
             mask=np.zeros((copies, spec.actions), np.int8),
             summary=np.zeros((copies, len(spec.summary)), np.float32),
@@ -175,7 +175,9 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             finished=np.zeros((copies, 3 + terms)),
         )
         buffers.copies["arrival_rate"] = 1.0
-        super().__init__(step_for(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads)
+        super().__init__(
+            compiled_energy_step(states, buffers, log_arrays), states, buffers, log_arrays, copies, threads
+        )
 
     def observed(self, copy: bool = True) -> Observation:
         """The current observation, as new arrays or as those that the next step overwrites."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.energy.accounting import EnergyAccounts, account_energy
-from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
+from kilowait.energy.accounting.job_power import DvfsTableByClass, full_speed_w, held_nodes
 from kilowait.energy.controls import ForecastFactory, parse_controls, resolve_controls
 from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, UtilizationProfile
 from kilowait.energy.power.utilization import unique_classes, with_planned_power
@@ -24,7 +24,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
-__all__ = ["POWER", "PowerTables", "PowerConfig", "PowerSetup", "model_of"]
+__all__ = ["PowerConfig", "PowerSetup"]
 
 Floats = npt.NDArray[np.float64]
 Signal = Series | str | PathLike[str]
@@ -230,7 +230,7 @@ def _power_tables(
             watts.append(full_speed_w(classes, group, model, utilization)[:, None])
             factors.append(np.ones((len(classes), 1)))
         else:
-            assert (kind is not None) == isinstance(table, ClassTable)
+            assert (kind is not None) == isinstance(table, DvfsTableByClass)
             watts.append(table.power_w)
             factors.append(table.factor)
         nodes_held.append(held_nodes(classes, group)[:, None])

@@ -24,7 +24,7 @@ from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import node_states
 
-__all__ = ["PowerPolicy", "run_energy_policy"]
+__all__ = ["run_energy_policy"]
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from kilowait.envs.power.observation_spec import LEAD_H
 from kilowait.errors import UnknownNameError
 from kilowait.series import WEEK_S, Series
 
-__all__ = ["FORECASTS", "FORECAST_STEP_S", "SignalArrays", "forecast_factory", "signal_arrays"]
+__all__ = ["FORECAST_STEP_S", "SignalArrays", "forecast_factory", "signal_arrays"]
 
 FORECASTS = ("perfect", "persistence", "noisy")
 FORECAST_STEP_S = 900.0

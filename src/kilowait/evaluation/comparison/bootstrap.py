@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["DRAWS", "WindowBootstrap", "Interval", "iqm", "iqm_interval", "mean_interval", "ratio_interval"]
+__all__ = ["RESAMPLES", "WindowBootstrap", "Interval", "iqm", "iqm_interval", "mean_interval", "ratio_interval"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-DRAWS = 2000
+RESAMPLES = 2000
 """Default number of bootstrap resamples."""
 
 
@@ -60,7 +60,7 @@ class WindowBootstrap:
     """
 
     def __init__(
-        self, windows: int, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
+        self, windows: int, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = RESAMPLES
     ) -> None:
         if windows < 1:
             raise InputError(f"{windows} windows to compare on; give at least one")
@@ -132,7 +132,7 @@ class WindowBootstrap:
 
 
 def mean_interval(
-    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
+    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = RESAMPLES
 ) -> Interval:
     """The bootstrap interval of the mean; for the arguments see `WindowBootstrap`.
 
@@ -155,7 +155,7 @@ def iqm(values: npt.ArrayLike) -> float:
 
 
 def iqm_interval(
-    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = DRAWS
+    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = RESAMPLES
 ) -> Interval:
     """The bootstrap interval of the interquartile mean; for the arguments see `WindowBootstrap`.
 
@@ -173,7 +173,7 @@ def ratio_interval(
     random: np.random.Generator,
     level: float = 0.95,
     block: int = 1,
-    draws: int = DRAWS,
+    draws: int = RESAMPLES,
 ) -> Interval:
     """The bootstrap interval of mean(ours) / mean(theirs), pairs resampled together; see `WindowBootstrap`.
 

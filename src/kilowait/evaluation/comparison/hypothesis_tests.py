@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison.bootstrap import check_block, paired
 
-__all__ = ["SignedRank", "WinCount", "holm", "signed_rank", "wins"]
+__all__ = ["holm", "signed_rank", "count_wins"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
     return corrected
 
 
-def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
+def count_wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
     """Number of windows in which ours is smaller, equal, larger.
 
     >>> wins([1, 2, 3], [2, 2, 2])

@@ -20,16 +20,7 @@ from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog
 
-__all__ = [
-    "BATCHES",
-    "METRIC_DIRECTION",
-    "KINDS",
-    "PolicyConfig",
-    "Comparison",
-    "PowerCurve",
-    "EnergyResults",
-    "SignalCurve",
-]
+__all__ = ["METRIC_DIRECTION", "PolicyConfig", "Comparison", "PowerCurve", "EnergyResults", "SignalCurve"]
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")

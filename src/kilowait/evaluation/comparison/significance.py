@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.bootstrap import DRAWS, WindowBootstrap, iqm
-from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank, wins
+from kilowait.evaluation.comparison.bootstrap import RESAMPLES, WindowBootstrap, iqm
+from kilowait.evaluation.comparison.hypothesis_tests import count_wins, holm, signed_rank
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 
-__all__ = ["MIN_WINDOWS", "ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
+__all__ = ["ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -149,7 +149,7 @@ class ComparisonResult:
         }
 
 
-def pairwise_tests(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS) -> ComparisonResult:
+def pairwise_tests(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = RESAMPLES) -> ComparisonResult:
     """Mean of every policy and significance test of every pair of policies.
 
     Args:
@@ -195,7 +195,7 @@ def pairwise_tests(scores: PolicyScores, *, seed: int, level: float = 0.95, draw
             difference=above.mean - below.mean,
             difference_low=difference.low,
             difference_high=difference.high,
-            **wins(sign * values[ours], sign * values[theirs])._asdict(),
+            **count_wins(sign * values[ours], sign * values[theirs])._asdict(),
             windows=windows,
             p=test.p,
             p_holm=p_holm,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_catalogue import PRECISIONS, gpu
+from kilowait.cluster.gpu_catalogue import FLOPS_PRECISIONS, gpu
 from kilowait.cluster.gpu_speeds import Speeds, gpu_types
 from kilowait.engine.gpu.demand import Demand, resource_demand
 from kilowait.errors import InputError, UnknownNameError
@@ -124,8 +124,8 @@ def tflops_of(types: tuple[str, ...], precision: str) -> Floats:
     >>> tflops_of(("V100", "G2"), "fp32").tolist()
     [15.7, nan]
     """
-    if precision not in PRECISIONS:
-        raise UnknownNameError("precision", precision, PRECISIONS)
+    if precision not in FLOPS_PRECISIONS:
+        raise UnknownNameError("precision", precision, FLOPS_PRECISIONS)
     rates = np.full(len(types), math.nan)
     for index, name in enumerate(types):
         with suppress(UnknownNameError):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.evaluation.gpu.allocations import NodeAllocations, ended, left_s, node_allocations
-from kilowait.evaluation.gpu.timeline import steps
+from kilowait.evaluation.gpu.timeline import cumulative_steps
 from kilowait.evaluation.job_measures import Floats, Ints, Mask, evaluated_mask
 from kilowait.jobs import ExecutionLog
 
@@ -64,7 +64,7 @@ def _mean_jobs(log: ExecutionLog, has_gpus: Mask, rows: Ints) -> Floats:
     departed = in_system & np.isfinite(left)
     time = np.concatenate((joined[in_system], left[departed]))
     change = np.repeat(np.array([1, -1]), [np.count_nonzero(in_system), np.count_nonzero(departed)])
-    active = steps(time, change, 0, (float(joined[rows].min()), float(end[rows].max())))
+    active = cumulative_steps(time, change, 0, (float(joined[rows].min()), float(end[rows].max())))
     return active.mean(joined[rows], end[rows])
 
 

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.gpu.typical_jobs import Target, typical_shapes
+from kilowait.engine.gpu.typical_jobs import TypicalShape, typical_shapes
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.allocations import WHOLE, NodeAllocations, node_allocations
-from kilowait.evaluation.gpu.timeline import steps, timeline_horizon
+from kilowait.evaluation.gpu.timeline import cumulative_steps, timeline_horizon
 from kilowait.evaluation.job_measures import Floats, Ints
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 
-__all__ = ["Target", "fragmentation", "fragments_over", "targets_of"]
+__all__ = ["TypicalShape", "fragmentation", "fragments_over"]
 
 Small = npt.NDArray[np.int32]
 
@@ -52,11 +52,11 @@ def fragments_over(log: ExecutionLog, allocations: NodeAllocations, horizon: tup
     # Fragments times `total` are integers: sums of changes are exact.
     empty = _fragments(allocations, targets, np.arange(len(allocations.node_gpus)), *_empty(allocations))
     change = count - np.where(before < 0, empty[node], count[before])
-    found = steps(time, change, int(empty.sum()), horizon)
+    found = cumulative_steps(time, change, int(empty.sum()), horizon)
     return Series(found.edge_s, found.value / (max(total, 1) * gpus * WHOLE))
 
 
-def targets_of(log: ExecutionLog, allocations: NodeAllocations) -> list[Target]:
+def targets_of(log: ExecutionLog, allocations: NodeAllocations) -> list[TypicalShape]:
     """Typical requests for the fragmentation, most frequent first; the same as in the placement of the engine."""
     return typical_shapes(allocations.want, log.job_outcome != Outcome.REJECTED)
 
@@ -101,7 +101,7 @@ def _empty(allocations: NodeAllocations) -> tuple[Small, Ints]:
     return np.where(place < allocations.node_gpus, WHOLE, 0).astype(np.int32), allocations.node_cpu
 
 
-def _fragments(allocations: NodeAllocations, targets: list[Target], node: Ints, free: Small, cpu: Ints) -> Ints:
+def _fragments(allocations: NodeAllocations, targets: list[TypicalShape], node: Ints, free: Small, cpu: Ints) -> Ints:
     """Fragments of nodes with this free capacity, in thousandths times the number of jobs of the targets."""
     idle = free.sum(0, dtype=np.int64)
     count: Ints = idle * sum(target[4] for target in targets)

@@ -12,7 +12,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.evaluation.gpu.allocations import NodeAllocations, ended, node_allocations, tflops_of
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
 from kilowait.evaluation.gpu.fragmentation import fragments_over
-from kilowait.evaluation.gpu.timeline import steps, usage_changes
+from kilowait.evaluation.gpu.timeline import cumulative_steps, usage_changes
 from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import Floats, Mask, evaluated_mask, summary
 from kilowait.jobs import ExecutionLog
@@ -122,7 +122,9 @@ def _over_horizon(
     used = np.bincount(allocations.type, allocations.gpus * inside, len(allocations.types))
     offered = float(np.dot(tflops[known], capacity[known])) * span_s
     pieces = allocations.pieces
-    nodes = steps(*usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]), 0, horizon)
+    nodes = cumulative_steps(
+        *usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]), 0, horizon
+    )
     useful = float(np.dot(allocations.gpus, _useful_share(log, allocations) * inside))
     return share | {
         "gpu_utilization": float(used.sum()) / (gpus * span_s) if gpus > 0 else math.nan,

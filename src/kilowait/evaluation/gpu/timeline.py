@@ -12,7 +12,7 @@ from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, waits
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["gpu_backlog", "gpu_timeline", "usage_changes", "timeline_horizon", "steps"]
+__all__ = ["gpu_backlog", "gpu_timeline", "usage_changes", "timeline_horizon", "cumulative_steps"]
 
 
 def gpu_timeline(
@@ -35,7 +35,7 @@ def gpu_timeline(
         if name:
             own = allocations.type == place
             time = np.concatenate((log.start_s[own], log.end_s[own]))
-            used = steps(time, np.concatenate((gpu_milli[own], -gpu_milli[own])), 0, horizon)
+            used = cumulative_steps(time, np.concatenate((gpu_milli[own], -gpu_milli[own])), 0, horizon)
             series[name] = Series(used.edge_s, used.value / WHOLE, "GPUs")
     return series
 
@@ -54,7 +54,9 @@ def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, 
     gpu_milli = np.rint(allocations.job_gpus * WHOLE).astype(np.int64)[intervals.row]
     leaves = np.isfinite(intervals.to_s)
     time = np.concatenate((intervals.from_s, intervals.to_s[leaves]))
-    backlog = steps(time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, timeline_horizon(log, horizon_s))
+    backlog = cumulative_steps(
+        time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, timeline_horizon(log, horizon_s)
+    )
     return Series(backlog.edge_s, backlog.value / WHOLE, "GPUs")
 
 
@@ -66,7 +68,7 @@ def timeline_horizon(log: ExecutionLog, horizon_s: tuple[float, float] | None) -
     return horizon
 
 
-def steps(time_s: Floats, change: Ints, before: int, horizon: tuple[float, float]) -> Series:
+def cumulative_steps(time_s: Floats, change: Ints, before: int, horizon: tuple[float, float]) -> Series:
     """Cumulative sum of changes within the horizon; `before` is its value before the first change.
 
     >>> steps(np.array([5.0, 1.0, 5.0]), np.array([2, 1, -1]), 0, (0.0, 9.0)).value.tolist()

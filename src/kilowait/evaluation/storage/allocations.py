@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from kilowait.jobs.execution_log import Allocations
 
-__all__ = ["WORKED", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
+__all__ = ["WORK_COLUMNS", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
 
 _META_KEY = b"kilowait"
 _COLUMNS = ("segment", "node", "gpus", "gpu_milli", "count")
-WORKED = ("work_s", "lost_s")
+WORK_COLUMNS = ("work_s", "lost_s")
 """Columns that only the segments of node-level clusters have; 0 for other segments in the same file."""
 
 
@@ -69,15 +69,15 @@ def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
 def pieces_from(
     columns: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
 ) -> Allocations | None:
-    """The allocations of one log, from the result of `read_pieces` and the columns `WORKED` of its segments."""
-    return None if columns is None else Allocations(**columns, **{name: worked[name] for name in WORKED})
+    """The allocations of one log, from the result of `read_pieces` and the columns `WORK_COLUMNS` of its segments."""
+    return None if columns is None else Allocations(**columns, **{name: worked[name] for name in WORK_COLUMNS})
 
 
 def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:
-    """The columns `WORKED` of the segments of several logs; empty if no log has allocations."""
+    """The columns `WORK_COLUMNS` of the segments of several logs; empty if no log has allocations."""
     if all(log.pieces is None for log in logs):
         return {}
     return {
         name: np.concatenate([np.zeros(len(log)) if log.pieces is None else getattr(log.pieces, name) for log in logs])
-        for name in WORKED
+        for name in WORK_COLUMNS
     }

@@ -30,9 +30,9 @@ import numpy as np
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve
 from kilowait.evaluation.comparison.windows import Windows
-from kilowait.evaluation.storage.allocations import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
+from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
 from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
-from kilowait.evaluation.storage.run import machine_from_dict, machine_to_dict, read_states, write_states
+from kilowait.evaluation.storage.run import machine_from_dict, machine_to_dict, read_node_states, write_node_states
 from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
@@ -82,7 +82,7 @@ def save_comparison(
         pq.write_table(pa.Table.from_pylist(list(_rows(comparisons))), folder / "windows.parquet")
         states = [comparison.logs(policy, window).states for comparison, policy, window in _cells(comparisons)]
         if any(item is not None for item in states):
-            write_states(states, folder / "states.parquet")
+            write_node_states(states, folder / "states.parquet")
         pieces = [comparison.logs(policy, window).pieces for comparison, policy, window in _cells(comparisons)]
         if any(item is not None for item in pieces):
             write_pieces(pieces, folder / "pieces.parquet")
@@ -201,7 +201,7 @@ def _load_comparisons(
         "at_submission": eligible_s.is_null().to_numpy(zero_copy_only=False),
         "eligible_s": eligible_s.fill_null(0.0).to_numpy(),
     }
-    states, pieces = read_states(folder / "states.parquet"), read_pieces(folder / "pieces.parquet")
+    states, pieces = read_node_states(folder / "states.parquet"), read_pieces(folder / "pieces.parquet")
     cell = 0
     for number, case in enumerate(cases):
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
@@ -282,7 +282,7 @@ class _StoredLogs:
             states=self._states.get(cell),
             pieces=pieces_from(
                 self._pieces.get(cell),
-                {name: self._segments[name][low:high] for name in WORKED if name in self._segments},
+                {name: self._segments[name][low:high] for name in WORK_COLUMNS if name in self._segments},
             ),
             **machine_from_dict(self._case["machine"]),
         )

@@ -22,16 +22,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 
-__all__ = [
-    "LAYOUT",
-    "check_writable",
-    "checked_manifest",
-    "null_to_nan",
-    "plain_json",
-    "read_json",
-    "save_folder",
-    "sha256",
-]
+__all__ = ["check_writable", "checked_manifest", "null_to_nan", "plain_json", "read_json", "save_folder"]
 
 LAYOUT = 1
 """Version of the folder layout; folders with another version are refused."""

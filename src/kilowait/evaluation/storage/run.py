@@ -31,7 +31,7 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.gpu.cluster_of_run import is_node_level
-from kilowait.evaluation.storage.allocations import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
+from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
 from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
 from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
@@ -42,9 +42,9 @@ __all__ = [
     "load_run",
     "machine_from_dict",
     "machine_to_dict",
-    "read_states",
+    "read_node_states",
     "save_run",
-    "write_states",
+    "write_node_states",
 ]
 
 META_KEY = b"kilowait"
@@ -93,7 +93,7 @@ def save_run(
         _write_log(log, folder / "log.parquet")
         log.jobs().to_parquet(folder / "records.parquet")
         if log.states is not None:
-            write_states([log.states], folder / "states.parquet")
+            write_node_states([log.states], folder / "states.parquet")
         if log.pieces is not None:
             write_pieces([log.pieces], folder / "pieces.parquet")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
@@ -199,7 +199,7 @@ def _by_submission(log: ExecutionLog, ordered: JobTable) -> ExecutionLog:
     )
 
 
-def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
+def write_node_states(states: Sequence[NodeStates | None], path: Path) -> None:
     """Write the node states of several logs; ``cell`` numbers the logs."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -213,8 +213,8 @@ def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
     pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
 
 
-def read_states(path: Path) -> dict[int, NodeStates]:
-    """Read what `write_states` wrote, by cell; empty if the file does not exist."""
+def read_node_states(path: Path) -> dict[int, NodeStates]:
+    """Read what `write_node_states` wrote, by cell; empty if the file does not exist."""
     import pyarrow.parquet as pq
 
     if not path.exists():
@@ -279,11 +279,11 @@ def _read_log(folder: Path, jobs: JobTable) -> ExecutionLog:
         eligible_s=records["eligible_s"].to_numpy(),
         job_outcome=records["outcome"].to_numpy(),
         run=note["run"],
-        states=read_states(folder / "states.parquet").get(0),
+        states=read_node_states(folder / "states.parquet").get(0),
         pieces=pieces_from(read_pieces(folder / "pieces.parquet").get(0), _worked(segments)),
         **machine_from_dict(note),
     )
 
 
 def _worked(segments: Any) -> dict[str, Any]:
-    return {name: segments[name].to_numpy() for name in WORKED if name in segments.column_names}
+    return {name: segments[name].to_numpy() for name in WORK_COLUMNS if name in segments.column_names}

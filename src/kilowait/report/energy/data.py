@@ -19,18 +19,17 @@ from kilowait.report.format import share
 from kilowait.units import format_duration
 
 __all__ = [
-    "STATES",
+    "NODE_STATE_LABELS",
     "ControlSavings",
     "EnergyData",
     "UnitScale",
     "display_name",
     "change",
-    "controls_of",
     "scaled",
     "sentences",
 ]
 
-STATES = {
+NODE_STATE_LABELS = {
     "jobs": "jobs",
     "idle": "idle",
     "asleep": "asleep",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.evaluation.comparison import SignalCurve
-from kilowait.report.energy.data import STATES, EnergyData, change, display_name, scaled
+from kilowait.report.energy.data import NODE_STATE_LABELS, EnergyData, change, display_name, scaled
 from kilowait.report.figures import (
     AGENT,
     FAINT,
@@ -18,19 +18,19 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
+    colour_numbers,
     escape_dollar,
     legend_columns,
-    line_numbers,
     line_style,
     new_figure,
     span_unit,
 )
 
-__all__ = ["BACKGROUND_SIGNALS", "pareto", "power", "energy_by_state"]
+__all__ = ["BACKGROUND_SIGNALS", "energy_pareto", "power_over_time", "energy_by_state"]
 
 BACKGROUND_SIGNALS = ("carbon", "price", "temperature")
 """Signals drawn in the background of power charts, by a part of their name, the preferred one first."""
-_COLOURS = dict(zip(STATES, (LINES[0], LINES[5], LINES[4], LINES[3], LINES[1], LINES[6]), strict=True))
+_COLOURS = dict(zip(NODE_STATE_LABELS, (LINES[0], LINES[5], LINES[4], LINES[3], LINES[1], LINES[6]), strict=True))
 _LABEL_OFFSETS = (
     (8, 0, "left", "center"),
     (-8, 0, "right", "center"),
@@ -52,7 +52,7 @@ _LABEL_OFFSETS = (
 """Candidate label positions: offset from the point (in points) and alignment; the first free one is used."""
 
 
-def pareto(energy_data: EnergyData) -> ReportFigure:
+def energy_pareto(energy_data: EnergyData) -> ReportFigure:
     """Mean wait against energy and against CO2 (else cost), with the Pareto fronts."""
     metrics = [("energy_kwh", "energy of the nodes", "kWh")]
     if energy_data.has("co2_kg"):
@@ -103,7 +103,11 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
     rows = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
     totals = {policy: sum(energy_data.record.states[policy].values()) for policy in rows}
     scale = scaled(list(totals.values()), "kWh")
-    states = [name for name in STATES if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)]
+    states = [
+        name
+        for name in NODE_STATE_LABELS
+        if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)
+    ]
     alt_parts = []
     with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
         panels[1].remove()
@@ -116,7 +120,7 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
                 width = value * scale.factor
                 axes.barh(place, width, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4)
                 left += width
-                parts.append(f"{STATES[name]} {scale.format(value)}")
+                parts.append(f"{NODE_STATE_LABELS[name]} {scale.format(value)}")
             saving = (
                 ""
                 if policy == energy_data.first
@@ -137,7 +141,7 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"energy of the nodes, {scale.unit}")
         for name in states:
-            axes.plot([], [], "s", color=_COLOURS[name], label=STATES[name], markersize=8)
+            axes.plot([], [], "s", color=_COLOURS[name], label=NODE_STATE_LABELS[name], markersize=8)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=6, handletextpad=0.2, columnspacing=1.2)
     windows = len(energy_data.comparison.windows)
     fixed = " Fixed: power independent of the nodes' states, such as switches and storage." if "fixed" in states else ""
@@ -149,13 +153,13 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
     )
 
 
-def power(energy_data: EnergyData) -> ReportFigure:
+def power_over_time(energy_data: EnergyData) -> ReportFigure:
     """Facility power over time, a panel for each background signal; only for saved figures."""
     signals: Sequence[SignalCurve | None] = [
         s for name in BACKGROUND_SIGNALS[:2] if (s := energy_data.signal(name)) is not None
     ]
     signals = signals or [energy_data.signal(BACKGROUND_SIGNALS[2])]
-    numbers = line_numbers(energy_data.data)
+    numbers = colour_numbers(energy_data.data)
     shown = [policy for policy in energy_data.data.shown if policy < len(energy_data.record.curves)]
     scale = scaled([watts for policy in shown for watts in energy_data.record.curves[policy].facility_w], "W")
     with new_figure(height_in=3.2 * len(signals), rows=len(signals), columns=2) as (figure, panels):

@@ -12,11 +12,19 @@ from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.comparison_data import Floats
 from kilowait.report.energy.data import EnergyData, display_name, scaled
 from kilowait.report.energy.figures import BACKGROUND_SIGNALS
-from kilowait.report.figures import line_numbers
-from kilowait.report.interactive import BINS, TickScale, block, chart, line_checkbox, time_axis_note, unix_of
+from kilowait.report.figures import colour_numbers
+from kilowait.report.interactive import (
+    BINS,
+    TickScale,
+    chart,
+    line_checkbox,
+    packed_columns_script,
+    time_axis_note,
+    unix_of,
+)
 from kilowait.units import format_duration
 
-__all__ = ["binned", "power_chart"]
+__all__ = ["power_chart"]
 
 
 def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> str:
@@ -25,7 +33,7 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
     shown = [policy for policy in data.shown if policy < len(record.curves) and record.curves[policy].it_w]
     if not shown:
         return "<p>The runs have no power over time, so there is no chart.</p>"
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     same_window = record.plotted_window == data.typical
     first_s = min(record.curves[policy].edge_s[0] for policy in shown)
     end_s = max(record.curves[policy].edge_s[-1] for policy in shown)
@@ -44,14 +52,14 @@ def power_chart(energy_data: EnergyData, name: str, synchronized_chart: str) -> 
         label, element_id = data.comparison.labels[policy], f"{name}-{policy}"
         time_range = {"from": curve.edge_s[0] - zero_s, "to": curve.edge_s[-1] - zero_s, "bins": bins}
         series.append({"label": label, "block": element_id, "line": numbers[policy], **time_range})
-        blocks.append(block(element_id, columns))
+        blocks.append(packed_columns_script(element_id, columns))
         checkboxes.append(line_checkbox(label, numbers[policy]))
     for number, signal in enumerate(_by_importance(record.signals)):
         packed = _signal(signal, zero_s, first_s, end_s)
         if packed is not None:
             element_id = f"{name}-signal-{number}"
             signals.append({"name": display_name(signal), "unit": signal.unit, "block": element_id, **packed[0]})
-            blocks.append(block(element_id, {"value": packed[1]}))
+            blocks.append(packed_columns_script(element_id, {"value": packed[1]}))
     options = "".join(
         f'<option value="{number}">{escape(signal["name"])}</option>' for number, signal in enumerate(signals)
     )

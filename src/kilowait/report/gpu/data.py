@@ -19,7 +19,7 @@ from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import count, number, share
 from kilowait.series import Series
 
-__all__ = ["GpuData", "GpuSeries", "missing_gpu_data", "sentences"]
+__all__ = ["GpuData", "missing_gpu_data", "sentences"]
 
 Row = dict[str, Any]
 PANELS = 7

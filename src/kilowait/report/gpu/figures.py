@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.figures import ReportFigure, escape_dollar, legend_columns, line_numbers, line_style, new_figure
+from kilowait.report.figures import ReportFigure, colour_numbers, escape_dollar, legend_columns, line_style, new_figure
 from kilowait.report.format import share
 from kilowait.report.gpu.data import GpuData
 
@@ -13,7 +13,7 @@ __all__ = ["gpus_over_time"]
 
 def gpus_over_time(gpu_data: GpuData, *, bins: int = 300) -> ReportFigure:
     """A panel for each GPU type and one for fragmentation in the typical window, one line for each policy."""
-    numbers = line_numbers(gpu_data.data)
+    numbers = colour_numbers(gpu_data.data)
     types = list(gpu_data.sizes)
     with new_figure(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
         figure,

@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import line_numbers
+from kilowait.report.figures import colour_numbers
 from kilowait.report.gpu.data import GpuData
-from kilowait.report.interactive import BINS, TickScale, block, chart, line_checkbox, time_axis_note, unix_of
+from kilowait.report.interactive import (
+    BINS,
+    TickScale,
+    chart,
+    line_checkbox,
+    packed_columns_script,
+    time_axis_note,
+    unix_of,
+)
 from kilowait.units import format_duration
 
 __all__ = ["gpu_chart"]
@@ -23,7 +31,7 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
     data = gpu_data.data
     if not gpu_data.lines:
         return "<p>No job ran, so there is no chart over time.</p>"
-    numbers = line_numbers(data)
+    numbers = colour_numbers(data)
     zero_s = TickScale([data.log(policy) for policy in data.shown]).zero_s
     keys = {f"type{place}": gpu_type for place, gpu_type in enumerate(gpu_data.sizes)}
     series: list[dict[str, Any]] = []
@@ -41,7 +49,7 @@ def gpu_chart(gpu_data: GpuData, name: str) -> str:
         label, element_id = data.comparison.labels[policy], f"{name}-{policy}"
         time_range = {"from": begin - zero_s, "to": end - zero_s, "bins": bins}
         series.append({"label": label, "block": element_id, "line": numbers[policy], **time_range})
-        blocks.append(block(element_id, columns))
+        blocks.append(packed_columns_script(element_id, columns))
         checkboxes.append(line_checkbox(label, numbers[policy]))
     panels: list[dict[str, Any]] = [
         {"key": key, "title": f"{gpu_type}: {gpu_data.sizes[gpu_type]:,} GPUs, allocated", "unit": " %", "top": 100}

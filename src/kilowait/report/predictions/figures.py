@@ -24,7 +24,7 @@ from kilowait.report.format import share
 from kilowait.report.predictions.data import PredictionReportData, factor
 from kilowait.units import format_duration
 
-__all__ = ["calibration", "drift", "job", "true_against_predicted", "beeswarm"]
+__all__ = ["calibration", "drift", "job_explanation", "true_against_predicted", "beeswarm"]
 
 _TICKS_S = {
     1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 21600: "6 h", 86400: "1 d", 604800: "7 d",
@@ -170,7 +170,7 @@ def beeswarm(data: PredictionReportData) -> ReportFigure:
     )
 
 
-def job(case: Mapping[str, Any]) -> ReportFigure:
+def job_explanation(case: Mapping[str, Any]) -> ReportFigure:
     """The effect of each feature on the prediction of one job."""
     parts: Sequence[Mapping[str, Any]] = list(reversed(case["contributions"]))
     moved = [float(case["other_contributions"]), *(float(part["contribution"]) for part in parts)]

@@ -13,7 +13,7 @@ from kilowait.report.predictions import figures
 from kilowait.report.predictions.data import CLASSES, PredictionReportData, factor, job_sentences, what_if_sentences
 from kilowait.units import format_duration
 
-__all__ = ["prediction_sections", "importance_table", "job_block", "scores_table"]
+__all__ = ["prediction_sections", "scores_table"]
 
 Add = Callable[[str, ReportFigure], str]
 
@@ -41,7 +41,7 @@ def prediction_sections(data: PredictionReportData, add: Add, level: int) -> Ite
     yield _method_note(data)
     for case_number, case in enumerate(data.results["explained"], 1):
         yield heading(capital(str(case["role"])), 1)
-        yield job_block(case, add(f"job-{case_number}", figures.job(case)), expanded=case_number == 1)
+        yield job_block(case, add(f"job-{case_number}", figures.job_explanation(case)), expanded=case_number == 1)
 
 
 def scores_table(data: PredictionReportData) -> str:

@@ -14,10 +14,17 @@ from kilowait.report.job_figures import slowdown_axis, wait_axis
 from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.labels import SIMULATION_METRICS, column_label, value_text
 
-__all__ = ["SYNTHETIC", "REAL", "columns", "simulation", "workload_legend", "users"]
+__all__ = [
+    "SYNTHETIC_STYLE",
+    "REAL_STYLE",
+    "column_distribution_figure",
+    "simulation_distribution_figure",
+    "workload_legend",
+    "user_distribution_figure",
+]
 
-REAL: dict[str, Any] = {"color": LINES[0], "linewidth": 2.2}
-SYNTHETIC: dict[str, Any] = {"color": LINES[AGENT], "linewidth": 1.5, "linestyle": (0, (3, 2))}
+REAL_STYLE: dict[str, Any] = {"color": LINES[0], "linewidth": 2.2}
+SYNTHETIC_STYLE: dict[str, Any] = {"color": LINES[AGENT], "linewidth": 1.5, "linestyle": (0, (3, 2))}
 """Line styles of the two workloads; both stay visible where the lines coincide."""
 MARKED_POINTS = 3.0
 """Differences above this, in percentage points, are marked."""
@@ -27,7 +34,7 @@ AXIS_START = {"energy_j": 1e3, "utilization": 0.0, "hour": 0.0}
 """Start of the axis by column; 1 for all others."""
 
 
-def columns(score: SyntheticScoreData) -> ReportFigure:
+def column_distribution_figure(score: SyntheticScoreData) -> ReportFigure:
     """Cumulative distribution of every numeric column."""
     rows = {str(row["column"]): row for row in score.fidelity["distances"]}
     shown = {name: score.curves["columns"][name] for name in rows}
@@ -42,7 +49,7 @@ def columns(score: SyntheticScoreData) -> ReportFigure:
     )
 
 
-def users(score: SyntheticScoreData) -> ReportFigure:
+def user_distribution_figure(score: SyntheticScoreData) -> ReportFigure:
     """Distributions of jobs per user, jobs per session, and the time between a user's jobs."""
     rows = {str(row["column"]): row for row in score.fidelity["user_distances"]}
     shown = {name: score.curves["users"][name] for name in rows}
@@ -57,7 +64,7 @@ def users(score: SyntheticScoreData) -> ReportFigure:
     )
 
 
-def simulation(score: SyntheticScoreData, number: int) -> ReportFigure:
+def simulation_distribution_figure(score: SyntheticScoreData, number: int) -> ReportFigure:
     """Distributions under one policy: waits, slowdowns, backlog and utilization."""
     policy, rows = score.outcomes[number]
     rows_by_name = {str(row["name"]): row for row in rows}
@@ -119,7 +126,7 @@ def _curve(axes: Any, name: str, curve: Mapping[str, Any]) -> list[Any]:
     scale = 100.0 if name == "utilization" else 1 / 3.6e6 if name == "energy_j" else 1.0
     handles = [
         axes.step(scale * at, 100 * values, where="post", **line)[0]
-        for values, line in zip(side_values, (REAL, SYNTHETIC), strict=True)
+        for values, line in zip(side_values, (REAL_STYLE, SYNTHETIC_STYLE), strict=True)
     ]
     widest = max(float(curve["widest"]), start)
     gap = [100 * float(values[np.searchsorted(at, widest)]) for values in side_values]

@@ -29,7 +29,11 @@ def synthetic_sections(score: SyntheticScoreData, add: Add, level: int) -> Itera
     `add` registers a figure by name and returns its HTML; `level` is the heading level within the sections.
     """
     yield "summary", "Summary", _summary(score)
-    yield "columns", "Columns", add("columns", distribution_figures.columns(score)) + distance_table(score)
+    yield (
+        "columns",
+        "Columns",
+        add("columns", distribution_figures.column_distribution_figure(score)) + distance_table(score),
+    )
     heat_maps = add("correlations", figures.correlations(score)) if score.fidelity["pairs"] else ""
     yield "pairs", "Correlations between columns", heat_maps + pair_table(score)
     yield "classifier", "Classifier: real or generated", _classifier(score, add)
@@ -92,14 +96,18 @@ def _classifier(score: SyntheticScoreData, add: Add) -> str:
 
 
 def _arrivals(score: SyntheticScoreData, add: Add) -> str:
-    drawn = add("cycles", time_series_figures.cycles(score)) + add("profiles", time_series_figures.profiles(score))
+    drawn = add("cycles", time_series_figures.arrival_cycles(score)) + add(
+        "profiles", time_series_figures.profiles(score)
+    )
     return drawn + _statistics("Submissions per hour", score.fidelity["arrivals"])
 
 
 def _users(score: SyntheticScoreData, add: Add) -> str:
     if not score.fidelity["users"]:
         return "<p>One of the two workloads contains no users.</p>"
-    drawn = add("users", distribution_figures.users(score)) if score.fidelity["user_distances"] else ""
+    drawn = (
+        add("users", distribution_figures.user_distribution_figure(score)) if score.fidelity["user_distances"] else ""
+    )
     largest = table(
         "Users, real against generated",
         ["quantity", "KS", "Wasserstein", "Wasserstein / SD"],
@@ -115,8 +123,8 @@ def _scheduling(score: SyntheticScoreData, add: Add, level: int) -> str:
         if not rows:
             parts.append("<p>No job of one of the two workloads could be started.</p>")
             continue
-        parts.append(add(f"simulation-{place + 1}", distribution_figures.simulation(score, place)))
-        parts.append(add(f"run-{place + 1}", time_series_figures.run(score, place)))
+        parts.append(add(f"simulation-{place + 1}", distribution_figures.simulation_distribution_figure(score, place)))
+        parts.append(add(f"run-{place + 1}", time_series_figures.simulated_load(score, place)))
     return "".join(parts)
 
 

@@ -10,16 +10,16 @@ import numpy as np
 from kilowait.report.figures import INK, ReportFigure, new_figure
 from kilowait.report.format import number, share
 from kilowait.report.synthetic.data import SyntheticScoreData
-from kilowait.report.synthetic.distribution_figures import REAL, SYNTHETIC, workload_legend
+from kilowait.report.synthetic.distribution_figures import REAL_STYLE, SYNTHETIC_STYLE, workload_legend
 from kilowait.units import format_duration
 
-__all__ = ["cycles", "profiles", "run"]
+__all__ = ["arrival_cycles", "profiles", "simulated_load"]
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _PERIODS_H = {2: "2 h", 6: "6 h", 12: "12 h", 24: "1 day", 72: "3 days", 168: "1 week", 672: "4 weeks"}
 
 
-def cycles(score: SyntheticScoreData) -> ReportFigure:
+def arrival_cycles(score: SyntheticScoreData) -> ReportFigure:
     """Autocorrelation and spectrum of submissions per hour, with markers at a day and a week."""
     autocorrelation, spectrum = score.curves["autocorrelation"], score.curves["spectrum"]
     edges = np.array(spectrum["edge_h"], np.float64)
@@ -27,7 +27,7 @@ def cycles(score: SyntheticScoreData) -> ReportFigure:
     with new_figure(height_in=3.6, columns=2) as (figure, (left, right)):
         handles = []
         left.axhline(0.0, color=INK, linewidth=1.0)
-        for side, line in (("real", REAL), ("synthetic", SYNTHETIC)):
+        for side, line in (("real", REAL_STYLE), ("synthetic", SYNTHETIC_STYLE)):
             lag_days = np.arange(1, len(autocorrelation[side]) + 1) / 24
             handles += left.plot(lag_days, autocorrelation[side], **line)
             parts = np.array(spectrum[side], np.float64)
@@ -71,7 +71,7 @@ def profiles(score: SyntheticScoreData) -> ReportFigure:
     dated = bool(score.curves["dated"])
     with new_figure(height_in=3.3, columns=2) as (figure, (left, right)):
         handles = []
-        for side, line in (("real", REAL), ("synthetic", SYNTHETIC)):
+        for side, line in (("real", REAL_STYLE), ("synthetic", SYNTHETIC_STYLE)):
             drawn: list[Any] = []
             for axes, parts in ((left, day[side]), (right, week[side])):
                 values = 100 * np.array([*parts, parts[-1]])
@@ -101,7 +101,7 @@ def profiles(score: SyntheticScoreData) -> ReportFigure:
     )
 
 
-def run(score: SyntheticScoreData, place: int) -> ReportFigure:
+def simulated_load(score: SyntheticScoreData, place: int) -> ReportFigure:
     """Backlog and utilization over time, the real workload left and the generated one right."""
     curves = score.curves["outcomes"][place]
     policy = str(curves["policy"])
@@ -110,7 +110,7 @@ def run(score: SyntheticScoreData, place: int) -> ReportFigure:
     largest_backlog = max((max(series["backlog_nodes"], default=0.0) for series in series_by_side), default=0.0)
     with new_figure(height_in=4.4, rows=2, columns=2, share_x=True) as (figure, grid):
         for column, (series, label, line) in enumerate(
-            zip(series_by_side, ("real", "generated"), (REAL, SYNTHETIC), strict=True)
+            zip(series_by_side, ("real", "generated"), (REAL_STYLE, SYNTHETIC_STYLE), strict=True)
         ):
             at = np.arange(len(series["utilization"])) * float(series["step_s"]) / 86400
             style = {"color": line["color"], "linewidth": 1.1}

@@ -12,7 +12,7 @@ from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.format import number
 from kilowait.units import format_duration
 
-__all__ = ["AgentEvaluation", "TrainingData", "STATE", "decision_sentences", "job_description", "signed"]
+__all__ = ["AgentEvaluation", "TrainingData", "STATE", "decision_sentences", "signed"]
 
 STATE = "the machine, the queue and the time"
 SMALL_MARGIN = 0.001

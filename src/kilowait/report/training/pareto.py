@@ -11,7 +11,7 @@ from kilowait.report.figures import AGENT, FAINT, INK, LINES, ReportFigure, esca
 from kilowait.report.format import capital, number
 from kilowait.report.html import table, text
 
-__all__ = ["pareto_front", "pareto_table"]
+__all__ = ["pareto_figure", "pareto_table"]
 
 
 def pareto_table(results: Mapping[str, Any]) -> str:
@@ -45,7 +45,7 @@ def pareto_table(results: Mapping[str, Any]) -> str:
     return f'{html_table}<p class="note">{text(note)}</p>'
 
 
-def pareto_front(results: Mapping[str, Any]) -> ReportFigure:
+def pareto_figure(results: Mapping[str, Any]) -> ReportFigure:
     """The values of two reward terms, joined in the order of the preferences."""
     x_term, y_term = list(results["terms"])
     points = results["points"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kilowait.synth.dp.noisy_counts import Count, shares, smooth
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, LogSchema
-from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
+from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_user, calendar_of, session_starts
 
 __all__ = ["without_job_content", "calendar_counts", "sample_calendar", "calendar_without_jobs"]
 
@@ -113,7 +113,7 @@ def calendar_without_jobs(rows: Columns, zero_s: float, session_s: float) -> Cal
 def without_job_content(calendar: Calendar, copied: tuple[int, ...], sizes: tuple[int, ...]) -> Calendar:
     """The calendar with empty frequent-job lists and constant private conditions."""
     conditions = calendar.conditions.copy()
-    conditions[:, [list(CONDITIONS).index(name) for name in PRIVATE_CONDITIONS]] = 0
+    conditions[:, [list(CONDITION_SIZES).index(name) for name in PRIVATE_CONDITIONS]] = 0
     shape = calendar.share.shape
     frequent_jobs = np.tile(np.array([sizes[column] for column in copied]), (*shape, 1))
     return replace(

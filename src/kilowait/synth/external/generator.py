@@ -22,13 +22,13 @@ from pyarrow import csv
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.device import check_device
-from kilowait.synth.external.table_conversion import Layout
+from kilowait.synth.external.table_conversion import TableLayout
 from kilowait.synth.external.worker_process import run_worker
 from kilowait.synth.generator import SampleProgress, State
 from kilowait.synth.log_schema import Columns
 from kilowait.synth.row_generator import RowGenerator
 
-__all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "ExternalGenerator", "RealTabFormer"]
+__all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "RealTabFormer"]
 
 
 class ExternalGenerator(RowGenerator):
@@ -40,7 +40,7 @@ class ExternalGenerator(RowGenerator):
     install: ClassVar[str]
     """How to install the library, and its licence."""
     contains_code = True
-    _layout: Layout
+    _layout: TableLayout
     _model: bytes
     """The worker's model files, as a ZIP archive."""
 
@@ -49,7 +49,7 @@ class ExternalGenerator(RowGenerator):
         return {name: value for name, value in asdict(self.settings).items() if name != "python"}
 
     def _learn(self, rows: Columns, progress: SampleProgress) -> None:
-        self._layout = Layout.of(rows)
+        self._layout = TableLayout.of(rows)
         with TemporaryDirectory(prefix="kilowait-") as folder:
             path = Path(folder)
             csv.write_csv(pa.table(self._layout.table(rows)), path / "rows.csv")
@@ -93,7 +93,7 @@ class ExternalGenerator(RowGenerator):
         return {**self._layout.state(), "model": np.frombuffer(self._model, np.uint8)}
 
     def _restore(self, state: State) -> None:
-        self._layout, self._model = Layout.restored(state), state["model"].tobytes()
+        self._layout, self._model = TableLayout.restored(state), state["model"].tobytes()
 
 
 def _zip_files(folder: Path) -> bytes:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.synth.log_schema import Columns, LogSchema
 
-__all__ = ["Layout"]
+__all__ = ["TableLayout"]
 
 GAP_COLUMN = "gap_s"
 """Time since the previous submission of any user."""
@@ -28,7 +28,7 @@ MAX_CATEGORIES = 200
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """The columns of a table, in order."""
 
     names: npt.NDArray[np.str_]

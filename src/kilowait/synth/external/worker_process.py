@@ -14,7 +14,7 @@ from kilowait.errors import InputError
 from kilowait.synth.external.worker import MISSING
 from kilowait.synth.generator import SampleProgress
 
-__all__ = ["interpreter", "run_worker"]
+__all__ = ["run_worker"]
 
 WORKER = Path(__file__).with_name("worker.py")
 PERCENTAGE = re.compile(rb"(\d+)%\|")

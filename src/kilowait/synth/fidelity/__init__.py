@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.arrivals import arrival_pattern
-from kilowait.synth.fidelity.classifier import ClassifierResult, classified, classifier_auc
+from kilowait.synth.fidelity.classifier import ClassifierResult, classifier_auc, classifier_test
 from kilowait.synth.fidelity.correlations import ColumnPair, correlations
 from kilowait.synth.fidelity.distances import Distance, column_distances, distance
-from kilowait.synth.fidelity.users import has_users, user_numbers, user_statistics
+from kilowait.synth.fidelity.users import has_users, user_distributions, user_statistics
 from kilowait.synth.job_features import check_jobs
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Fidelity",
     "ColumnPair",
     "arrival_pattern",
-    "classified",
+    "classifier_test",
     "classifier_auc",
     "column_distances",
     "correlations",
@@ -71,15 +71,17 @@ def fidelity(real: JobTable, synthetic: JobTable, *, seed: int = 0) -> Fidelity:
     """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
     check_jobs((real, synthetic), MIN_JOBS)
     real, synthetic = real.sorted(), synthetic.sorted()
-    job_result, history_result = (classified(real, synthetic, seed=seed, history=history) for history in (False, True))
+    job_result, history_result = (
+        classifier_test(real, synthetic, seed=seed, history=history) for history in (False, True)
+    )
     users: dict[str, tuple[float, float]] = {}
     user_distances: tuple[Distance, ...] = ()
     if has_users(real) and has_users(synthetic):
         users = _paired(user_statistics(real), user_statistics(synthetic))
-        synthetic_numbers = user_numbers(synthetic)
+        synthetic_numbers = user_distributions(synthetic)
         user_distances = tuple(
             distance(name, values, synthetic_numbers[name])
-            for name, values in user_numbers(real).items()
+            for name, values in user_distributions(real).items()
             if len(values) and len(synthetic_numbers[name])
         )
     return Fidelity(

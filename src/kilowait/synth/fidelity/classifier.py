@@ -15,7 +15,7 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.job_features import common_columns, job_rows, sample_rows
 
-__all__ = ["ClassifierResult", "classified", "classifier_auc"]
+__all__ = ["ClassifierResult", "classifier_test", "classifier_auc"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class ClassifierResult:
     """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
-def classified(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
+def classifier_test(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
     """Classify generated and real jobs with LightGBM, in five folds.
 
     The AUC is well below 0.5 if both workloads contain the same jobs. Features are the columns of a job, hour and
@@ -84,8 +84,8 @@ def classified(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: b
 
 
 def classifier_auc(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> float:
-    """The AUC alone; see `classified`."""
-    return classified(real, synthetic, seed=seed, history=history).auc
+    """The AUC alone; see `classifier_test`."""
+    return classifier_test(real, synthetic, seed=seed, history=history).auc
 
 
 def _auc(above: Floats, below: Floats) -> float:

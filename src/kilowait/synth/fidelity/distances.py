@@ -11,7 +11,14 @@ from scipy.stats import wasserstein_distance
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import numeric_columns
 
-__all__ = ["Distance", "Shares", "column_distances", "column_shares", "distance", "shares"]
+__all__ = [
+    "Distance",
+    "EmpiricalDistributions",
+    "column_distances",
+    "column_shares",
+    "distance",
+    "empirical_distributions",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +40,7 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Shares:
+class EmpiricalDistributions:
     """Two empirical distribution functions at the same values."""
 
     at: tuple[float, ...]
@@ -56,7 +63,7 @@ def distance(name: str, real: Floats, synthetic: Floats) -> Distance:
     return Distance(name, float(np.abs(np.subtract(*_below(real, synthetic)[1:])).max()), wasserstein, share)
 
 
-def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
+def empirical_distributions(real: Floats, synthetic: Floats, *, points: int = POINTS) -> EmpiricalDistributions:
     """The distribution functions of two sets of numbers, at `points` quantiles of both together at most.
 
     The value with the largest difference is always included, so the largest gap of the curves is the
@@ -71,7 +78,7 @@ def shares(real: Floats, synthetic: Floats, *, points: int = POINTS) -> Shares:
     _, first = np.unique(values[stored], return_index=True)
     rows = stored[first]
     at, below_real, below_synthetic = (tuple(part[rows].tolist()) for part in (values, one, other))
-    return Shares(at, below_real, below_synthetic, float(values[widest]))
+    return EmpiricalDistributions(at, below_real, below_synthetic, float(values[widest]))
 
 
 def _below(real: Floats, synthetic: Floats) -> tuple[Floats, Floats, Floats]:
@@ -91,9 +98,9 @@ def column_distances(real: JobTable, synthetic: JobTable) -> tuple[Distance, ...
     return tuple(distance(name, *both) for name, both in _compared(real, synthetic).items())
 
 
-def column_shares(real: JobTable, synthetic: JobTable) -> dict[str, Shares]:
+def column_shares(real: JobTable, synthetic: JobTable) -> dict[str, EmpiricalDistributions]:
     """Distribution functions of the same columns."""
-    return {name: shares(*both) for name, both in _compared(real, synthetic).items()}
+    return {name: empirical_distributions(*both) for name, both in _compared(real, synthetic).items()}
 
 
 def _compared(real: JobTable, synthetic: JobTable) -> dict[str, tuple[Floats, Floats]]:

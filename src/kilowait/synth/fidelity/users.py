@@ -8,7 +8,7 @@ import numpy.typing as npt
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import REPEATED, previous_job
 
-__all__ = ["has_users", "user_numbers", "user_statistics"]
+__all__ = ["has_users", "user_distributions", "user_statistics"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def user_statistics(jobs: JobTable) -> dict[str, float]:
     return statistics
 
 
-def user_numbers(jobs: JobTable) -> dict[str, Floats]:
+def user_distributions(jobs: JobTable) -> dict[str, Floats]:
     """Distributions over users: jobs per user, jobs per session, and time between a user's jobs."""
     jobs = jobs.sorted()
     before = previous_job(jobs)

@@ -15,10 +15,10 @@ import numpy as np
 from kilowait.synth.log_schema import WEEK_S
 from kilowait.synth.tabular.known_values import Floats
 
-__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "fit_weekly_intensity"]
+__all__ = ["MAX_BURST_GAP_S", "HOURS_PER_WEEK", "WeeklyIntensity", "fit_weekly_intensity"]
 
-HOURS = 168
-BURST_S = 1800.0
+HOURS_PER_WEEK = 168
+MAX_BURST_GAP_S = 1800.0
 """Maximum time between two jobs of a user in one burst, seconds. Scripts submit at any hour, so the time within a burst
 is not rescaled."""
 PRIOR_HOURS = 8.0
@@ -53,24 +53,24 @@ class WeeklyIntensity:
 
         def add(unix_s: float, gap_s: float) -> float:
             week, into_week_s = divmod(unix_s, WEEK_S)
-            hour = min(int(into_week_s // 3600), HOURS - 1)
+            hour = min(int(into_week_s // 3600), HOURS_PER_WEEK - 1)
             weeks, into_week_s = divmod(ends[hour] + pace[hour] * (into_week_s - 3600 * hour) + gap_s, WEEK_S)
-            hour = min(bisect_right(ends, into_week_s), HOURS) - 1
+            hour = min(bisect_right(ends, into_week_s), HOURS_PER_WEEK) - 1
             return float((week + weeks) * WEEK_S + 3600 * hour + (into_week_s - ends[hour]) / pace[hour])
 
         return add
 
     def _ends(self) -> tuple[Floats, Floats]:
         """Ends of the hours of the week, in real and in rescaled time."""
-        ends: Floats = 3600.0 * np.arange(HOURS + 1, dtype=np.float64)
+        ends: Floats = 3600.0 * np.arange(HOURS_PER_WEEK + 1, dtype=np.float64)
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
 def fit_weekly_intensity(unix_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
     """Estimate the weekly intensity from submissions at Unix times within an observed span."""
-    counts = np.bincount((unix_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
+    counts = np.bincount((unix_s // 3600 % HOURS_PER_WEEK).astype(np.int64), minlength=HOURS_PER_WEEK).reshape(7, 24)
     hours_observed = np.bincount(
-        np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS, minlength=HOURS
+        np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS_PER_WEEK, minlength=HOURS_PER_WEEK
     ).reshape(7, 24)
     mean = counts.sum() / hours_observed.sum()
     by_hour, by_day = (

@@ -18,7 +18,7 @@ from torch.nn import functional
 from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
 from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.encoding import REACH
+from kilowait.synth.tabular.encoding import SCALAR_RANGE_SD
 from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
 from kilowait.synth.tabular.settings import DiffusionSettings
 
@@ -97,7 +97,7 @@ def train(
     network = Denoiser(layout, settings.width, settings.layers).to(device)
     network.common.copy_(layout.shares(categories))
     init_output_layer(network.to_kinds, network.common)
-    categories, scalars = categories[:, layout.category_columns], REACH * scalars[:, layout.scalar_columns]
+    categories, scalars = categories[:, layout.category_columns], SCALAR_RANGE_SD * scalars[:, layout.scalar_columns]
     optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
     lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
     for step in checkpointed_steps(steps, checkpoints, device, network=network, optimizer=optimizer, rates=lr_schedule):
@@ -150,7 +150,7 @@ def sample_rows(network: Denoiser, count: int, *, steps: int, progress: SamplePr
             scalars, categories = _denoised(network, scalars, categories, torch.tensor(later), torch.tensor(earlier))
         all_scalars.append(scalars)
         all_categories.append(categories)
-    return torch.cat(all_scalars) / REACH, list(torch.cat(all_categories).unbind(1))
+    return torch.cat(all_scalars) / SCALAR_RANGE_SD, list(torch.cat(all_categories).unbind(1))
 
 
 def _denoised(

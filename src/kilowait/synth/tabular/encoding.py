@@ -25,9 +25,9 @@ from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
 from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS
 
-__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
+__all__ = ["SCALAR_RANGE_SD", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
 
-REACH = 4.0
+SCALAR_RANGE_SD = 4.0
 """Range of the scalar of a mode, in standard deviations."""
 MODES = 10
 """Maximum number of components of a mixture."""
@@ -115,7 +115,7 @@ class ModeEncoder:
         mixture = GaussianMixture(self.share, self.mean, self.deviation)
         logs = np.log1p(np.maximum(np.nan_to_num(values), 0.0) / self.unit)
         component = mixture.sample_components(logs, rng)
-        scalars = np.clip((logs - self.mean[component]) / (REACH * self.deviation[component]), -1, 1)
+        scalars = np.clip((logs - self.mean[component]) / (SCALAR_RANGE_SD * self.deviation[component]), -1, 1)
         categories = component + len(self.atoms)
         if len(self.atoms):
             atom = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
@@ -128,7 +128,7 @@ class ModeEncoder:
         """Atoms, or the nearest value of the log."""
         first = len(self.atoms)
         component = np.clip(categories - first, 0, len(self.mean) - 1)
-        logs = self.mean[component] + REACH * self.deviation[component] * np.clip(scalars, -1, 1)
+        logs = self.mean[component] + SCALAR_RANGE_SD * self.deviation[component] * np.clip(scalars, -1, 1)
         values = nearest(self.unit * np.expm1(np.clip(logs, 0.0, 500.0)), self.kept)
         if first:
             values = np.where(categories < first, self.atoms[np.minimum(categories, first - 1)], values)
@@ -139,7 +139,7 @@ class ModeEncoder:
 
 @dataclass(frozen=True)
 class NormalScoreEncoder:
-    """Encoder of numbers as normal scores, scaled by `REACH`; NaN, where there is any, is a second category."""
+    """Encoder of numbers as normal scores, scaled by `SCALAR_RANGE_SD`; NaN, if present, is a second category."""
 
     margin: Floats
     """Values, ascending."""
@@ -157,13 +157,13 @@ class NormalScoreEncoder:
         low = np.searchsorted(self.margin, values, side="left")
         high = np.maximum(np.searchsorted(self.margin, values, side="right"), low + 1)
         rank = low + rng.random(len(values)) * (high - low)
-        scalars = ndtri(np.clip(rank / len(self.margin), 1e-6, 1 - 1e-6)) / REACH
+        scalars = ndtri(np.clip(rank / len(self.margin), 1e-6, 1 - 1e-6)) / SCALAR_RANGE_SD
         unknown = np.isnan(values)
         return unknown.astype(np.int64), np.where(unknown, 0.0, scalars)
 
     def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
         """The value of that rank."""
-        rank = (ndtr(REACH * scalars) * len(self.margin)).astype(np.int64)
+        rank = (ndtr(SCALAR_RANGE_SD * scalars) * len(self.margin)).astype(np.int64)
         values: Floats = self.margin[np.clip(rank, 0, len(self.margin) - 1)]
         return np.where(categories == 1, np.nan, values) if self.missing[0] else values
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.tabular.arrival_intensity import BURST_S, HOURS, WeeklyIntensity
+from kilowait.synth.tabular.arrival_intensity import HOURS_PER_WEEK, MAX_BURST_GAP_S, WeeklyIntensity
 from kilowait.synth.tabular.known_values import Floats, Ints
 
 __all__ = ["within_burst", "group_repeats", "order_in_time"]
@@ -25,7 +25,7 @@ def within_burst(table: dict[str, Floats]) -> Bools:
     """Which rows are within a burst of their user."""
     if "again" not in table:
         return np.zeros(len(table["gap_s"]), np.bool_)
-    burst: Bools = (table["again"] > 0) & (table["gap_s"] <= BURST_S)
+    burst: Bools = (table["again"] > 0) & (table["gap_s"] <= MAX_BURST_GAP_S)
     return burst
 
 
@@ -53,7 +53,7 @@ def order_in_time(
     user = table["user"].tolist() if "again" in table else [0.0] * count
     continues = (table["again"] > 0).tolist() if "again" in table else [False] * count
     gap_s, burst = table["gap_s"].tolist(), within_burst(table).tolist()
-    rows_by_hour: list[list[int]] = [[] for _ in range(HOURS)]
+    rows_by_hour: list[list[int]] = [[] for _ in range(HOURS_PER_WEEK)]
     continuing: dict[float, list[int]] = defaultdict(list)
     for row in rng.permutation(count).tolist():
         (continuing[user[row]] if continues[row] else rows_by_hour[hour[row]]).append(row)
@@ -73,7 +73,7 @@ def order_in_time(
         if continuing_rows and uniforms[position] < continuation_share[last_user]:
             row = continuing_rows.pop()
         else:
-            now = int(now_s // 3600 % HOURS)
+            now = int(now_s // 3600 % HOURS_PER_WEEK)
             row = next((rows_by_hour[other_hour].pop() for other_hour in nearest[now] if rows_by_hour[other_hour]), -1)
             if row < 0:  # only rows that continue a burst are left
                 row = next(rows.pop() for rows in continuing.values() if rows)
@@ -86,7 +86,7 @@ def order_in_time(
 
 def _nearest_hours() -> list[list[int]]:
     """For each hour of the week all hours, sorted by distance of the hour of day, then of the weekday."""
-    hour, day = np.arange(HOURS) % 24, np.arange(HOURS) // 24
+    hour, day = np.arange(HOURS_PER_WEEK) % 24, np.arange(HOURS_PER_WEEK) // 24
     hours = np.abs(hour[:, None] - hour)
     days = np.abs(day[:, None] - day)
     far = 7 * np.minimum(hours, 24 - hours) + np.minimum(days, 7 - days)

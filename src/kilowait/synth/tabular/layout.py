@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["ColumnLayout", "Weights", "init_output_layer", "sample_category", "load_weights", "network_weights"]
+__all__ = ["ColumnLayout", "init_output_layer", "sample_category", "load_weights", "network_weights"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """Weights of a network, by name."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, fit_weekly_intensity
+from kilowait.synth.tabular.arrival_intensity import MAX_BURST_GAP_S, WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 
 __all__ = ["REQUEST_COLUMNS", "CATEGORICAL_COLUMNS", "CONTEXT_COLUMNS", "LogTable", "request_keys", "fit_log_table"]
@@ -60,7 +60,9 @@ class LogTable:
         table: Columns = {
             "hour": unix_s[:-1] // 3600 % 24,
             "weekday": unix_s[:-1] // DAY_S % 7,
-            "gap_s": np.where(same_user & (gap_s <= BURST_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))),
+            "gap_s": np.where(
+                same_user & (gap_s <= MAX_BURST_GAP_S), gap_s, np.diff(self.intensity.rescaled_s(unix_s))
+            ),
         }
         if "user" in rows:
             table["again"] = same_user

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from kilowait.errors import InputError
 
-__all__ = ["CopulaGANSettings", "CtganSettings", "DiffusionSettings", "TabularSettings", "TvaeSettings"]
+__all__ = ["CopulaGANSettings", "CtganSettings", "DiffusionSettings", "TvaeSettings"]
 
 
 @dataclass(frozen=True)

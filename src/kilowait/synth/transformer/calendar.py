@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 
-__all__ = ["CONDITIONS", "Calendar", "calendar_of"]
+__all__ = ["CONDITION_SIZES", "Calendar", "calendar_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CONDITIONS = {
+CONDITION_SIZES = {
     "user": 0,
     "hour": 24,
     "weekday": 7,
@@ -69,7 +69,7 @@ class Calendar:
     block: Ints
     """Number of the block."""
     conditions: Ints
-    """One column for each of `CONDITIONS`."""
+    """One column for each of `CONDITION_SIZES`."""
     session_s: Floats
     """Start of each session, in log time."""
     room_s: Floats
@@ -108,7 +108,7 @@ class Calendar:
     @property
     def day(self) -> Ints:
         """Weekday on which the session of each job began."""
-        weekday: Ints = self.conditions[:, list(CONDITIONS).index("weekday")]
+        weekday: Ints = self.conditions[:, list(CONDITION_SIZES).index("weekday")]
         return weekday
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -197,10 +197,12 @@ def calendar_of(
             user,
             (session_unix_s // 3600 % 24).astype(np.int64),
             weekday,
-            np.where(start, 1 + _octave_codes(user_gap_s / session_s, CONDITIONS["session_gap"] - 1, per_octave=2), 0),
-            _octave_codes(left, CONDITIONS["remaining_jobs"]),
-            _octave_codes(block_jobs, CONDITIONS["block_jobs"])[block],
-            _octave_codes(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
+            np.where(
+                start, 1 + _octave_codes(user_gap_s / session_s, CONDITION_SIZES["session_gap"] - 1, per_octave=2), 0
+            ),
+            _octave_codes(left, CONDITION_SIZES["remaining_jobs"]),
+            _octave_codes(block_jobs, CONDITION_SIZES["block_jobs"])[block],
+            _octave_codes(np.bincount(block, work) / block_jobs, CONDITION_SIZES["work"])[block],
             _interarrival(user_gap_s, start, block)[block],
         ],
         axis=1,
@@ -260,7 +262,7 @@ def _interarrival(gap_s: Floats, start: Bools, block: Ints) -> Ints:
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
-    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITIONS["interarrival"] - 1, per_octave=2), 0)
+    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITION_SIZES["interarrival"] - 1, per_octave=2), 0)
 
 
 def _octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
-from kilowait.synth.generator import Generator, Part, SampleProgress, State
+from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
-from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
+from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.submit_times import JITTER_S, submission_times
@@ -159,7 +159,7 @@ class TransformerGenerator(Generator):
         width, layers = PRIVATE_SIZE if settings.private else DEFAULT_SIZE
         return NetworkShape(
             sizes=tuple(self._runs.size if name == "runtime_s" else self._codes[name].size for name in order),
-            conditions=tuple({**CONDITIONS, "user": users}.values()),
+            conditions=tuple({**CONDITION_SIZES, "user": users}.values()),
             copied=tuple(order.index(name) for name in COPIED if name in order),
             width=settings.width or width,
             layers=settings.layers or layers,
@@ -173,7 +173,7 @@ class TransformerGenerator(Generator):
         """Number of draws per week; 1 for private fits, which have no daily work to match."""
         return 1 if self.settings.private else int(self.settings.draws)
 
-    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
         check_torch()
         calendar, schema = self._calendar, self.schema
         weeks = len(calendar.daily_work)

@@ -14,7 +14,7 @@ from kilowait.synth.generator import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
 
-__all__ = ["JobSequences", "job_sequences", "sample_codes"]
+__all__ = ["job_sequences", "sample_codes"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -15,17 +15,7 @@ from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError, MeterError, UnknownNameError
 from kilowait.telemetry.carbon.http import checked_base
 
-__all__ = [
-    "SERVICES",
-    "TOKEN",
-    "ElectricityMaps",
-    "GreatBritain",
-    "Row",
-    "Service",
-    "row_time_s",
-    "make_service",
-    "read_token",
-]
+__all__ = ["ElectricityMaps", "GreatBritain", "Row", "Service", "row_time_s", "make_service", "read_token"]
 
 Row = dict[str, Any]
 DAY_S = 86400.0

@@ -7,7 +7,7 @@ from itertools import product
 
 from kilowait.errors import InputError
 
-__all__ = ["MAX_HOSTS", "expand_hosts"]
+__all__ = ["expand_hosts"]
 
 MAX_HOSTS = 1_000_000
 """Maximum number of nodes in one list; a longer list counts as invalid."""

@@ -2,7 +2,7 @@
 
 from kilowait.telemetry.meters.cpu import CpuMeter
 from kilowait.telemetry.meters.gpu import GpuMeter
-from kilowait.telemetry.meters.host_clock import HostClock, Moment
+from kilowait.telemetry.meters.host_clock import ClockReading, HostClock
 from kilowait.telemetry.meters.sample_files import open_recorder
 from kilowait.telemetry.meters.sampler import Meter, SamplingProgress, sample, this_host
 
@@ -11,7 +11,7 @@ __all__ = [
     "CpuMeter",
     "GpuMeter",
     "Meter",
-    "Moment",
+    "ClockReading",
     "SamplingProgress",
     "open_recorder",
     "sample",

@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import MeterError
-from kilowait.telemetry.meters.host_clock import Moment
+from kilowait.telemetry.meters.host_clock import ClockReading
 from kilowait.telemetry.meters.sample_files import Row
 
-__all__ = ["POWERCAP", "CpuMeter"]
+__all__ = ["CpuMeter"]
 
 POWERCAP = "/sys/class/powercap"
 _ZONE = re.compile(r"[a-z][a-z-]*(:\d+)+")
@@ -69,7 +69,7 @@ class CpuMeter:
         summed = [zone.name for zone in self._zones if zone.summed]
         return f"{len(self._zones)} RAPL counters; the power of the machine is the sum of {', '.join(summed)}"
 
-    def read(self, now: Callable[[], Moment]) -> list[Row]:
+    def read(self, now: Callable[[], ClockReading]) -> list[Row]:
         """One row for every counter that can be read."""
         rows: list[Row] = []
         for zone in self._zones:

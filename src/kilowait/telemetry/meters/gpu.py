@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kilowait.errors import MeterError, MissingExtraError
-from kilowait.telemetry.meters.host_clock import Moment
+from kilowait.telemetry.meters.host_clock import ClockReading
 from kilowait.telemetry.meters.sample_files import Row
 
-__all__ = ["GpuMeter", "load_nvml"]
+__all__ = ["GpuMeter"]
 
 REOPEN_INTERVAL_S = 10.0
 """Interval at which NVML is reinitialized while a GPU is missing, as needed after a driver reload."""
@@ -84,7 +84,7 @@ class GpuMeter:
         names = [gpu.name for gpu in self._gpus]
         return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
-    def read(self, now: Callable[[], Moment]) -> list[Row]:
+    def read(self, now: Callable[[], ClockReading]) -> list[Row]:
         """One row for every GPU that responds."""
         if self._missing and now().monotonic_s - self._last_reopen_s >= REOPEN_INTERVAL_S:
             self._last_reopen_s = now().monotonic_s

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-__all__ = ["HostClock", "Moment", "clock_step_s"]
+__all__ = ["HostClock", "ClockReading", "clock_step_s"]
 
 CLOCK_TOLERANCE_S = 0.05
 """Tolerated difference between the two clocks from one sample to the next. It is at most half of the elapsed time, so
@@ -14,7 +14,7 @@ that samples stay in order; a thousandth of the elapsed time is added, which is 
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ClockReading:
     """A time on both clocks."""
 
     utc_s: float
@@ -26,16 +26,16 @@ class Moment:
 class HostClock:
     """The clocks of the machine, and an interruptible wait. Tests replace it."""
 
-    def now(self) -> Moment:
+    def now(self) -> ClockReading:
         """The current time."""
-        return Moment(time.time(), time.monotonic())
+        return ClockReading(time.time(), time.monotonic())
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
         """Wait for `seconds`, or until `stop` is set."""
         stop.wait(max(seconds, 0.0))
 
 
-def clock_step_s(before: Moment, after: Moment) -> float:
+def clock_step_s(before: ClockReading, after: ClockReading) -> float:
     """Seconds by which the wall clock was set between two times; 0.0 if it was not set.
 
     >>> (clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0)))

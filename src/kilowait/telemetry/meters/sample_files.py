@@ -22,16 +22,7 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, MeterError, UnknownNameError
 
-__all__ = [
-    "OPEN_FILE",
-    "PARQUET_FILE",
-    "Recorder",
-    "Row",
-    "TEXT_COLUMNS",
-    "arrow_types",
-    "complete_bytes",
-    "open_recorder",
-]
+__all__ = ["OPEN_FILE", "PARQUET_FILE", "Recorder", "Row", "complete_bytes", "open_recorder"]
 
 Row = tuple[str | float, ...]
 """Cells by the meter's columns; the first is the time in Unix seconds."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.host_clock import HostClock, Moment, clock_step_s
+from kilowait.telemetry.meters.host_clock import ClockReading, HostClock, clock_step_s
 from kilowait.telemetry.meters.sample_files import Recorder, Row
 
-__all__ = ["ProgressCallback", "Meter", "SamplingProgress", "sample", "this_host"]
+__all__ = ["Meter", "SamplingProgress", "sample", "this_host"]
 
 
 class Meter(Protocol):
@@ -29,7 +29,7 @@ class Meter(Protocol):
         """Names of the parts that failed in the last read but not before."""
         ...
 
-    def read(self, now: Callable[[], Moment]) -> list[Row]:
+    def read(self, now: Callable[[], ClockReading]) -> list[Row]:
         """One row for every part that responds; a missing part has no row."""
         ...
 

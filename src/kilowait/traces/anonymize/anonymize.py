@@ -14,10 +14,10 @@ import numpy as np
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
-from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
+from kilowait.traces.anonymize.column_rules import COLUMN_RULES, HEADER_KEYS
 from kilowait.traces.anonymize.generalize import coarsen
 from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_k_anonymity, choose_quasi_identifiers
-from kilowait.traces.anonymize.plan import RANDOM, AnonymizationPlan
+from kilowait.traces.anonymize.plan import RANDOM_SHIFT, AnonymizationPlan
 from kilowait.traces.anonymize.pseudonyms import PseudonymKey, pseudonym_numbers, pseudonyms
 from kilowait.traces.anonymize.suggest import SuggestedRule, suggest_rules
 from kilowait.traces.write import write_trace, written_format
@@ -130,7 +130,7 @@ def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobT
     """
     if plan.shift is None or not plan.dated:
         return jobs
-    shift = key.shift_s() if plan.shift == RANDOM else float(plan.shift)
+    shift = key.shift_s() if plan.shift == RANDOM_SHIFT else float(plan.shift)
     zero = float(jobs.meta["unix_start_s"])
     if zero + float(jobs["submit_s"].min()) + shift < 0:
         raise InputError("the shift would move the first job before 1970; shift by less, or forward")
@@ -138,7 +138,7 @@ def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobT
         shifted_zero = zero + shift
         meta = {**jobs.meta, "unix_start_s": int(shifted_zero) if shifted_zero == int(shifted_zero) else shifted_zero}
         return JobTable(labels=jobs.labels, meta=meta, **{name: jobs[name] for name in jobs.columns})
-    return jobs.with_columns(**{name: jobs[name] + shift for name in jobs.columns if RULES[name].clock})
+    return jobs.with_columns(**{name: jobs[name] + shift for name in jobs.columns if COLUMN_RULES[name].clock})
 
 
 def _suppressed(jobs: JobTable, rows: ColumnArray) -> tuple[JobTable, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HEADER_KEYS", "META_RULES", "RULES", "Action", "ColumnRule", "Rounding"]
+__all__ = ["HEADER_KEYS", "META_RULES", "COLUMN_RULES", "Action", "Rounding"]
 
 Action = Literal["keep", "drop", "hash", "renumber"]
 Rounding = Literal["down", "near", "some", "up"]
@@ -26,7 +26,7 @@ class ColumnRule:
     """Whether the column is a time of the log: it is shifted with the dates and coarsened like `submit_s`."""
 
 
-RULES: dict[str, ColumnRule] = {
+COLUMN_RULES: dict[str, ColumnRule] = {
     "job_id": ColumnRule("renumber"),
     "submit_s": ColumnRule("keep", "down", clock=True),
     "runtime_s": ColumnRule("keep", "some"),

@@ -15,14 +15,14 @@ import numpy as np
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, MAX_TIME_S, ColumnArray
-from kilowait.traces.anonymize.column_rules import RULES, Rounding
+from kilowait.traces.anonymize.column_rules import COLUMN_RULES, Rounding
 from kilowait.units import parse_duration
 
-__all__ = ["POWERS", "RoundingStep", "coarsen", "parse_coarsening", "parse_step", "rounded"]
+__all__ = ["POWERS_OF_TWO", "RoundingStep", "coarsen", "parse_coarsening", "parse_step", "rounded"]
 
-POWERS = "pow2"
+POWERS_OF_TWO = "pow2"
 """Round to powers of two instead of multiples of a step; job sizes are usually powers of two."""
-_USAGE = f"column=step with commas between, as in submit_s=60s,runtime_s=10s,memory_mb=1024,nodes={POWERS}"
+_USAGE = f"column=step with commas between, as in submit_s=60s,runtime_s=10s,memory_mb=1024,nodes={POWERS_OF_TWO}"
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def parse_step(name: str, text: str) -> RoundingStep:
     >>> parse_step("nodes", "8").words, parse_step("nodes", "pow2").words
     ('multiples of 8', 'powers of two')
     """
-    known = [column for column, rule in RULES.items() if rule.rounding is not None]
+    known = [column for column, rule in COLUMN_RULES.items() if rule.rounding is not None]
     if name not in known:
         raise UnknownNameError("column to coarsen", name, known)
-    if text == POWERS:
-        if RULES[name].clock:
+    if text == POWERS_OF_TWO:
+        if COLUMN_RULES[name].clock:
             raise InputError(f"{name} is a time, and powers of two are for sizes; give a time span: {name}=60s")
         return RoundingStep(None, text)
     try:
@@ -118,9 +118,9 @@ def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
     """
     columns: dict[str, ColumnArray] = {}
     for name, step in steps.items():
-        for column in [name] if not RULES[name].clock else [c for c in RULES if RULES[c].clock]:
+        for column in [name] if not COLUMN_RULES[name].clock else [c for c in COLUMN_RULES if COLUMN_RULES[c].clock]:
             if column in jobs:
-                rounding = RULES[name].rounding
+                rounding = COLUMN_RULES[name].rounding
                 assert rounding is not None
                 columns[column] = rounded(jobs[column], rounding, step, _most(jobs, column))
     if "gpus" in columns and "gpu_milli" in jobs:  # a fractional GPU is a fraction of exactly one GPU

@@ -20,10 +20,8 @@ from kilowait.traces.anonymize.plan import AnonymizationPlan
 from kilowait.units import format_duration
 
 __all__ = [
-    "MOMENTS",
-    "QUASI_IDENTIFIERS",
+    "SUBMISSION_TIME_PARTS",
     "AnonymityCheck",
-    "SmallClass",
     "check_k_anonymity",
     "choose_quasi_identifiers",
     "coded",
@@ -33,7 +31,7 @@ __all__ = [
 
 QUASI_IDENTIFIERS = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
 """Default quasi-identifiers (what others may know about a job); those that the log has are used."""
-MOMENTS: dict[str, tuple[float, float | None]] = {
+SUBMISSION_TIME_PARTS: dict[str, tuple[float, float | None]] = {
     "hour": (3600.0, None),
     "day": (86400.0, None),
     "week": (7 * 86400.0, None),
@@ -108,12 +106,14 @@ def choose_quasi_identifiers(plan: AnonymizationPlan, jobs: JobTable, names: Seq
     """
     published = plan.published()
     if names is None:
-        return tuple(name for name in QUASI_IDENTIFIERS if name in published or name in MOMENTS)
+        return tuple(name for name in QUASI_IDENTIFIERS if name in published or name in SUBMISSION_TIME_PARTS)
     for name in names:
-        if name in MOMENTS:
+        if name in SUBMISSION_TIME_PARTS:
             continue
         if name not in COLUMNS:
-            raise UnknownNameError("quasi-identifier", name, {*COLUMNS, *MOMENTS} - {"job_id", "user", "after_id"})
+            raise UnknownNameError(
+                "quasi-identifier", name, {*COLUMNS, *SUBMISSION_TIME_PARTS} - {"job_id", "user", "after_id"}
+            )
         if name in ("job_id", "after_id", "user"):
             raise InputError(
                 f"{name} cannot be a quasi-identifier: each user or job would be a class; give columns others may know"
@@ -136,9 +136,9 @@ def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> 
     >>> known_of(jobs, "hour").tolist()
     [0.0, 2.0]
     """
-    if name not in MOMENTS:
+    if name not in SUBMISSION_TIME_PARTS:
         return jobs.column(name)
-    unit, period = MOMENTS[name]
+    unit, period = SUBMISSION_TIME_PARTS[name]
     moment = (jobs["submit_s"] if submit_s is None else submit_s) + float(jobs.meta.get("unix_start_s", 0))
     count = np.floor(moment / unit)
     if name == "weekday":
@@ -228,8 +228,8 @@ def _distinct(users: ColumnArray) -> int:
 
 def _format_value(jobs: JobTable, name: str, value: Any) -> str:
     """A value of a quasi-identifier as text."""
-    if name in MOMENTS:
-        unit, period = MOMENTS[name]
+    if name in SUBMISSION_TIME_PARTS:
+        unit, period = SUBMISSION_TIME_PARTS[name]
         if name == "weekday":
             return _DAYS[int(value)]
         if period is not None:

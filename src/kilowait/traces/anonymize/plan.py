@@ -9,13 +9,13 @@ from typing import Literal
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, REQUIRED
-from kilowait.traces.anonymize.column_rules import META_RULES, RULES, Action
+from kilowait.traces.anonymize.column_rules import COLUMN_RULES, META_RULES, Action
 from kilowait.traces.anonymize.generalize import RoundingStep
 from kilowait.units import parse_duration
 
-__all__ = ["RANDOM", "AnonymizationPlan", "Shift", "make_plan", "parse_names", "parse_shift"]
+__all__ = ["RANDOM_SHIFT", "AnonymizationPlan", "make_plan", "parse_names", "parse_shift"]
 
-RANDOM: Literal["random"] = "random"
+RANDOM_SHIFT: Literal["random"] = "random"
 Shift = float | Literal["random"] | None
 """Shift in seconds, or "random": derived from the key; None: no shift."""
 
@@ -45,10 +45,10 @@ class AnonymizationPlan:
         actions_text = {}
         for name, action in self.actions.items():
             words = descriptions[action]
-            step = self.steps.get("submit_s" if RULES[name].clock else name)
+            step = self.steps.get("submit_s" if COLUMN_RULES[name].clock else name)
             if step is not None and action == "keep":
                 words = f"rounded to {step.words}"
-            if RULES[name].clock and action == "keep" and self.shift is not None and self.dated:
+            if COLUMN_RULES[name].clock and action == "keep" and self.shift is not None and self.dated:
                 words += ", dates moved"
             actions_text[name] = words
         return actions_text
@@ -80,10 +80,10 @@ def make_plan(
     for name in steps:
         if requested.get(name) == "drop":
             raise InputError(f"{name} is to be both dropped and coarsened; choose one")
-    actions = {name: requested.get(name, RULES[name].action) for name in jobs.columns}
+    actions = {name: requested.get(name, COLUMN_RULES[name].action) for name in jobs.columns}
     if actions.get("after_id") == "drop" and "think_s" in actions:
         actions["think_s"] = "drop"  # the time after an end that is not published
-    meta = {name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES}
+    meta = {name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in COLUMN_RULES}
     named_columns = [*requested, *steps]
     return AnonymizationPlan(
         actions,
@@ -99,13 +99,13 @@ _PAST = {"hash": "hashed", "keep": "kept", "drop": "dropped"}
 
 
 def _check(name: str, action: Action) -> None:
-    if name not in RULES and name not in META_RULES:
-        raise UnknownNameError("column or field of a log", name, {*RULES, *META_RULES})
+    if name not in COLUMN_RULES and name not in META_RULES:
+        raise UnknownNameError("column or field of a log", name, {*COLUMN_RULES, *META_RULES})
     if action == "hash" and name not in LABEL_COLUMNS:
         raise InputError(f"{name} cannot be hashed, only names can: {', '.join(LABEL_COLUMNS)}; drop or coarsen it")
     if action == "drop" and name in REQUIRED:
         raise InputError(f"{name} cannot be dropped, because it is a required column; coarsen it instead")
-    if action == "keep" and name in RULES and RULES[name].action == "renumber":
+    if action == "keep" and name in COLUMN_RULES and COLUMN_RULES[name].action == "renumber":
         raise InputError(
             f"{name} cannot be kept: job numbers can be looked up in the site's own records; they are renumbered"
         )
@@ -128,6 +128,6 @@ def parse_shift(text: str | None) -> Shift:
     >>> parse_shift("7d"), parse_shift("random"), parse_shift(None)
     (604800.0, 'random', None)
     """
-    if text is None or text.strip() == RANDOM:
-        return None if text is None else RANDOM
+    if text is None or text.strip() == RANDOM_SHIFT:
+        return None if text is None else RANDOM_SHIFT
     return parse_duration(text)

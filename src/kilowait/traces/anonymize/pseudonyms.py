@@ -14,7 +14,7 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["DIGITS", "KEY_BYTES", "PseudonymKey", "check_key_location", "key_for", "pseudonym_numbers", "pseudonyms"]
+__all__ = ["PseudonymKey", "check_key_location", "key_for", "pseudonym_numbers", "pseudonyms"]
 
 KEY_BYTES = 32
 """Bytes of a key. A password is not enough: if it is guessed, all user names can be tried."""

@@ -9,15 +9,15 @@ import numpy as np
 
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
-from kilowait.traces.anonymize.column_rules import RULES
-from kilowait.traces.anonymize.generalize import POWERS, RoundingStep, parse_step, rounded
-from kilowait.traces.anonymize.k_anonymity import MOMENTS, AnonymityCheck, Coded, coded, counted, known_of
+from kilowait.traces.anonymize.column_rules import COLUMN_RULES
+from kilowait.traces.anonymize.generalize import POWERS_OF_TWO, RoundingStep, parse_step, rounded
+from kilowait.traces.anonymize.k_anonymity import SUBMISSION_TIME_PARTS, AnonymityCheck, Coded, coded, counted, known_of
 from kilowait.traces.anonymize.plan import AnonymizationPlan
 
 __all__ = ["SuggestedRule", "suggest_rules"]
 
 _SPANS = ("10m", "1h", "6h", "1d", "7d")
-_SIZES = (POWERS,)
+_SIZES = (POWERS_OF_TWO,)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def suggest_rules(
 
 
 def _column_of(name: str) -> str:
-    return "submit_s" if name in MOMENTS else name
+    return "submit_s" if name in SUBMISSION_TIME_PARTS else name
 
 
 def _trim(suggestions: list[SuggestedRule], before: int) -> tuple[SuggestedRule, ...]:
@@ -75,10 +75,19 @@ def _trim(suggestions: list[SuggestedRule], before: int) -> tuple[SuggestedRule,
 
 def _coarser_steps(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Iterator[RoundingStep | None]:
     """Increasingly coarse steps of a column, coarser than its current step; None: drop the column."""
-    if RULES[column].rounding is not None:
+    if COLUMN_RULES[column].rounding is not None:
         now = plan.steps.get(column)
         min_size = 0.0 if now is None or now.size is None else now.size
-        min_size = max([min_size, *(MOMENTS[name][0] for name in quasi if name in MOMENTS and column == "submit_s")])
+        min_size = max(
+            [
+                min_size,
+                *(
+                    SUBMISSION_TIME_PARTS[name][0]
+                    for name in quasi
+                    if name in SUBMISSION_TIME_PARTS and column == "submit_s"
+                ),
+            ]
+        )
         for text in _SPANS if column.endswith("_s") else _SIZES:
             step = parse_step(column, text)
             if now is None if step.size is None else step.size > min_size:
@@ -91,13 +100,13 @@ def _changed(jobs: JobTable, known: dict[str, Coded], column: str, step: Roundin
     """Codes of the quasi-identifiers after the column is coarsened or dropped."""
     if step is None:
         return {name: codes for name, codes in known.items() if name != column}
-    rounding = RULES[column].rounding
+    rounding = COLUMN_RULES[column].rounding
     assert rounding is not None
     values = rounded(jobs[column], rounding, step)
     return {
         name: codes
         if _column_of(name) != column
-        else coded(known_of(jobs, name, values) if name in MOMENTS else values)
+        else coded(known_of(jobs, name, values) if name in SUBMISSION_TIME_PARTS else values)
         for name, codes in known.items()
     }
 

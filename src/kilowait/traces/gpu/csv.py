@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cell_parser import Words, coded, numbers, split_line, unix_s
-from kilowait.traces.cleaning_report import CleaningReport, Kind
+from kilowait.traces.cell_parser import CodedNames, coded, numbers, split_line, unix_s
+from kilowait.traces.cleaning_report import CleaningKind, CleaningReport
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
-__all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "mark", "one_part", "read_rows"]
+__all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "report_rows", "one_part", "read_rows"]
 
 HUGE = 1e25
 """A larger number is invalid in any column, and products of such numbers could overflow."""
@@ -98,7 +98,7 @@ class CsvRows:
         entries = flat.dictionary_encode()
         return entries.indices.to_numpy(zero_copy_only=False).astype(np.int64), entries.dictionary.to_pylist()
 
-    def words(self, name: str, unknown: Iterable[str] = ("",)) -> Words:
+    def words(self, name: str, unknown: Iterable[str] = ("",)) -> CodedNames:
         """A column of names as codes and labels."""
         places, kinds = self.kinds(name)
         # Whole numbers that were written as floats.
@@ -126,7 +126,9 @@ def moments(texts: Sequence[str]) -> Floats:
     return np.fromiter(dated, np.float64, len(texts))
 
 
-def mark(report: CleaningReport, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
+def report_rows(
+    report: CleaningReport, kind: CleaningKind, reason: str, rows: Flags, line: npt.NDArray[np.int64]
+) -> None:
     """Add an entry to the cleaning report for these rows, if there are any."""
     if rows.any():
         report.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
-from kilowait.traces.cell_parser import Words, number
+from kilowait.traces.cell_parser import CodedNames, number
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import set_cpus
 from kilowait.traces.gpu.task_events import END, SCHEDULE, SUBMIT, UPDATE, TaskIntervals, task_intervals
 
@@ -98,7 +98,7 @@ def _drafted(
     with np.errstate(invalid="ignore"):
         broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
         broken |= np.logical_or.reduce([np.isnan(key) for key in key_columns])
-    mark(report, "dropped", "an event without time, kind or number of its job", broken, rows.line)
+    report_rows(report, "dropped", "an event without time, kind or number of its job", broken, rows.line)
     sound = np.flatnonzero(~broken)
     if not len(sound):
         raise TraceError("it contains no valid events")
@@ -117,9 +117,11 @@ def _drafted(
     draft.never_ran["ended while it waited"] = tasks.never & ~tasks.waiting
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
-    mark(report, "corrected", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line)
-    mark(report, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
-    mark(
+    report_rows(
+        report, "corrected", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line
+    )
+    report_rows(report, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
+    report_rows(
         report,
         "note",
         "ran several times (evicted, failed or submitted again): run time is the sum",
@@ -151,7 +153,7 @@ def _requests(
     report.add("note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB")
 
 
-def _first(words: Words, tasks: TaskIntervals) -> Words:
+def _first(words: CodedNames, tasks: TaskIntervals) -> CodedNames:
     return words[0][tasks.first], words[1]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, mark, one_part, read_rows
-from kilowait.traces.gpu.resource_columns import MIB_MB, set_cpus
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_cpus
 
 __all__ = ["read_openb"]
 
@@ -25,7 +25,7 @@ def read_openb(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawC
     gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
     draft = RawColumns(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
     draft.numbers["nodes"] = np.ones(len(rows))
-    draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MIB_MB
+    draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MB_PER_MIB
     draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # Undefined for jobs without GPUs.
     draft.invalid["number of GPUs not known"] = np.isnan(gpus)
     set_cpus(draft, rows.numbers("cpu_milli"))
@@ -53,8 +53,10 @@ def _timed(draft: RawColumns, rows: CsvRows, report: CleaningReport) -> None:
     created, scheduled, deleted = (rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time"))
     last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
     endless = np.isnan(deleted) & ~np.isnan(scheduled)
-    mark(report, "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line)
-    mark(
+    report_rows(
+        report, "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line
+    )
+    report_rows(
         report, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
         deleted == last, rows.line,
     )  # fmt: skip

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, mark, read_rows
-from kilowait.traces.gpu.resource_columns import MIB_MB, set_cpus, set_workers
+from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, read_rows, report_rows
+from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_cpus, set_workers
 
 __all__ = ["PAI_TABLES", "pai_table", "read_pai"]
 
@@ -95,7 +95,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
     share = tasks.numbers("plan_gpu") / 100
     set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, report)
     set_cpus(draft, tasks.numbers("plan_cpu") * 10 * workers)
-    draft.numbers["memory_mb"] = tasks.numbers("plan_mem") * 1024 * MIB_MB * workers
+    draft.numbers["memory_mb"] = tasks.numbers("plan_mem") * 1024 * MB_PER_MIB * workers
     draft.numbers["status"] = tasks.statuses("status", _STATUS)
     draft.words["name"] = tasks.words("task_name")
     codes, states = tasks.kinds("status")
@@ -107,7 +107,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
         report.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
-    mark(report, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
+    report_rows(report, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
     report.add("note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)")
     return draft
 
@@ -122,7 +122,9 @@ def _joined(
     with np.errstate(invalid="ignore"):
         early = known & (submitted > 0) & (submitted <= start)
         odd = ~early & ~np.isnan(start)
-    mark(report, "corrected", "submission of the job unknown or after the start: the start is used", odd, tasks.line)
+    report_rows(
+        report, "corrected", "submission of the job unknown or after the start: the start is used", odd, tasks.line
+    )
     submit = np.where(early | np.isnan(start) & known, submitted, start)
     draft.numbers |= {"submit_s": submit, "wait_s": np.where(early, start - submit, np.nan)}
     codes, names = jobs.words("user")

@@ -6,11 +6,11 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import Flags, Floats, mark
+from kilowait.traces.gpu.csv import Flags, Floats, report_rows
 
-__all__ = ["MIB_MB", "set_gpus_on_any_nodes", "set_cpus", "set_workers", "set_gpus_per_node"]
+__all__ = ["MB_PER_MIB", "set_gpus_on_any_nodes", "set_cpus", "set_workers", "set_gpus_per_node"]
 
-MIB_MB = 1.048576
+MB_PER_MIB = 1.048576
 """MB (10^6 bytes) per MiB."""
 
 
@@ -37,7 +37,7 @@ def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, report: Cl
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
-    mark(report, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
+    report_rows(report, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
     set_gpus_on_any_nodes(draft, gpus, odd)
 
 
@@ -57,11 +57,11 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, report: Cleani
         milli = np.where(part & single, np.maximum(np.round(each * 1000), 1), np.nan)
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
-    mark(
+    report_rows(
         report, "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    mark(report, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
+    report_rows(report, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
     set_gpus_on_any_nodes(draft, gpus, loose)
 
 

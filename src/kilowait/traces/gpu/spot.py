@@ -9,7 +9,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, TracePart, mark, one_part, read_rows
+from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import set_cpus, set_workers
 
 __all__ = ["read_spot"]
@@ -26,7 +26,7 @@ def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
     gpus = rows.numbers("gpus")
     draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
     draft.numbers["priority"] = rows.numbers("priority")
-    mark(
+    report_rows(
         report, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
         gpus == 0, rows.line,
     )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import Floats, TracePart, mark, one_part, read_rows
-from kilowait.traces.gpu.resource_columns import MIB_MB, set_gpus_per_node
+from kilowait.traces.gpu.csv import Floats, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_gpus_per_node
 from kilowait.traces.tables.aliases import SLURM_CODES
 
 __all__ = ["read_supercloud"]
@@ -38,7 +38,7 @@ def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple
     requested = [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else allocated
     tres = [a or r for a, r in zip(allocated, requested, strict=True)]
     draft.numbers["cores"] = _amounts(tres, _CPU)
-    draft.numbers["memory_mb"] = _amounts(tres, _MEMORY) * MIB_MB
+    draft.numbers["memory_mb"] = _amounts(tres, _MEMORY) * MB_PER_MIB
     nodes = rows.numbers("nodes_alloc")
     nodes = np.where(nodes >= 1, nodes, _amounts(tres, _NODES))
     gpus = _amounts(tres, _GPUS)
@@ -46,7 +46,9 @@ def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
-        mark(report, "note", "time limit 4294967295: unlimited, that is no request", limit == UNLIMITED, rows.line)
+        report_rows(
+            report, "note", "time limit 4294967295: unlimited, that is no request", limit == UNLIMITED, rows.line
+        )
         report.add("note", "timelimit is in minutes in Slurm's database")
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")

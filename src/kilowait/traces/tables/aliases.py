@@ -13,15 +13,15 @@ __all__ = [
     "DELIMITERS",
     "SLURM_CODES",
     "STATUS_WORDS",
-    "TARGETS",
+    "MAPPABLE_COLUMNS",
     "csv_delimiter",
     "is_table",
-    "plain",
+    "normalized_name",
     "table_origin",
 ]
 
 DELIMITERS = (",", ";", "\t", "|")
-TARGETS = (*COLUMNS, "start_s", "end_s")
+MAPPABLE_COLUMNS = (*COLUMNS, "start_s", "end_s")
 
 ALIASES: dict[str, Sequence[str]] = {
     "job_id": ("cobaltjobid", "jobid", "idjob", "jobidraw", "job", "jobnumber", "id"),
@@ -50,7 +50,7 @@ ALIASES: dict[str, Sequence[str]] = {
     "status": ("newstatus", "exitstatus", "exitcode", "state", "jobstate"),
     "wait_s": ("waittime", "wait"),
 }
-"""Aliases of each column, normalized by `plain`, the preferred first; kilowait's own names take precedence."""
+"""Aliases of each column, normalized by `normalized_name`, preferred first; kilowait's own names take precedence."""
 
 _WORDS = {1: "COMPLETED PASS PASSED OK SUCCESS SUCCEEDED DONE FINISHED CD COMPLETE"}
 _WORDS |= {5: "CANCELLED CANCELED KILLED CA DELETED ABORTED"}
@@ -60,7 +60,7 @@ SLURM_CODES = {3: 1.0, 4: 5.0, 5: 0.0, 6: 0.0, 7: 0.0, 8: 0.0, 9: 0.0, 10: 0.0, 
 """State codes of Slurm's database to status."""
 
 
-def plain(name: str) -> str:
+def normalized_name(name: str) -> str:
     """Normalize a column name: lower case, letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
@@ -71,9 +71,11 @@ def csv_delimiter(line: str) -> str | None:
     >>> csv_delimiter("job_id;submit_time;run_time;nodes"), csv_delimiter("to be, or not")
     (';', None)
     """
-    known = {plain(name) for name in TARGETS} | {alias for names in ALIASES.values() for alias in names}
-    best = max(DELIMITERS, key=lambda mark: sum(plain(name) in known for name in split_line(line, mark)))
-    found = sum(plain(name) in known for name in split_line(line, best))
+    known = {normalized_name(name) for name in MAPPABLE_COLUMNS} | {
+        alias for names in ALIASES.values() for alias in names
+    }
+    best = max(DELIMITERS, key=lambda mark: sum(normalized_name(name) in known for name in split_line(line, mark)))
+    found = sum(normalized_name(name) in known for name in split_line(line, best))
     return best if found >= 2 else None
 
 
@@ -89,7 +91,7 @@ def is_table(lines: list[str]) -> bool:
 
 def table_origin(columns: Iterable[str]) -> str:
     """Origin of a table by its column names: alcf, nrel, slurmdb or csv."""
-    names = {plain(name) for name in columns}
+    names = {normalized_name(name) for name in columns}
     if {"queuedtimestamp", "walltimeseconds"} <= names or {"walltime", "nodenum", "newstatus"} <= names:
         return "alcf"
     if {"wallclockreq", "nodesreq"} <= names:

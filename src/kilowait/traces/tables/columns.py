@@ -15,9 +15,16 @@ from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.traces.cell_parser import coded, number, numbers, seconds, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.tables.aliases import ALIASES, SLURM_CODES, STATUS_WORDS, TARGETS, plain, table_origin
+from kilowait.traces.tables.aliases import (
+    ALIASES,
+    MAPPABLE_COLUMNS,
+    SLURM_CODES,
+    STATUS_WORDS,
+    normalized_name,
+    table_origin,
+)
 
-__all__ = ["draft_of", "source"]
+__all__ = ["raw_columns_of", "column_source"]
 
 Floats = npt.NDArray[np.float64]
 _NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
@@ -26,7 +33,7 @@ UNIX_S = 5e8
 """Times beyond this are Unix time: logs are shorter than sixteen years."""
 
 
-def source(value: Any) -> tuple[str, float]:
+def column_source(value: Any) -> tuple[str, float]:
     """Column name and unit factor of an entry of the column map."""
     if isinstance(value, str):
         return value, 1.0
@@ -46,20 +53,23 @@ def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) 
     """For each of kilowait's columns the candidate columns of the file, the best first."""
     found: dict[str, list[tuple[str, float]]] = {}
     for target, value in (columns or {}).items():
-        if target not in TARGETS:
-            raise UnknownNameError("job column", target, TARGETS)
-        name, factor = source(value)
+        if target not in MAPPABLE_COLUMNS:
+            raise UnknownNameError("job column", target, MAPPABLE_COLUMNS)
+        name, factor = column_source(value)
         if name not in cells:
             raise TraceError(f"the column map names {name!r} for {target}, but the file has {_listed(cells)}")
         found[target] = [(name, factor)]
     written: dict[str, str] = {}
     for name in cells:
-        written.setdefault(plain(name), name)
+        written.setdefault(normalized_name(name), name)
     mapped = {name for sources in found.values() for name, _ in sources}
-    for target in TARGETS:
+    for target in MAPPABLE_COLUMNS:
         if target in found:
             continue
-        wanted = (target, *(written[alias] for alias in (plain(target), *ALIASES.get(target, ())) if alias in written))
+        wanted = (
+            target,
+            *(written[alias] for alias in (normalized_name(target), *ALIASES.get(target, ())) if alias in written),
+        )
         names = list(dict.fromkeys(name for name in wanted if name in cells and name not in mapped))
         if names:
             found[target] = [(name, 1.0) for name in names]
@@ -71,7 +81,7 @@ def _listed(cells: Mapping[str, list[str]]) -> str:
     return f"the columns {', '.join(names[:40])}" + (f" and {len(names) - 40} more" if len(names) > 40 else "")
 
 
-def draft_of(
+def raw_columns_of(
     cells: dict[str, list[str]], line: npt.NDArray[np.int64], columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """The raw job columns, and meta data on time origin and table format."""
@@ -97,7 +107,7 @@ def draft_of(
         if target in found:
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)
-            if plain(name) == "timelimit" and kind == "csv" and not columns:
+            if normalized_name(name) == "timelimit" and kind == "csv" and not columns:
                 _without_unit(draft, cells[name], report)
     for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
@@ -193,7 +203,7 @@ def _times(
 
 def _statuses(cells: Mapping[str, list[str]], name: str, kind: str, own: bool) -> Floats:
     codes: list[float] = []
-    exits = plain(name) in ("exitstatus", "exitcode")
+    exits = normalized_name(name) in ("exitstatus", "exitcode")
     for text in cells[name]:
         value = number(text)
         if math.isnan(value):

@@ -13,7 +13,7 @@ from kilowait.traces.cell_parser import split_line
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.tables.aliases import DELIMITERS, csv_delimiter
-from kilowait.traces.tables.columns import draft_of, source
+from kilowait.traces.tables.columns import column_source, raw_columns_of
 
 __all__ = ["own_parquet", "read_csv", "read_parquet"]
 
@@ -48,7 +48,7 @@ def read_csv(text: str, columns: Mapping[str, Any] | None, report: CleaningRepor
     cells: dict[str, list[str]] = {}
     for index, name in enumerate(names):  # Of columns with the same name the first is used.
         cells.setdefault(name, [row[index].strip() for row in rows])
-    return draft_of(cells, np.array(at, np.int64), columns, report)
+    return raw_columns_of(cells, np.array(at, np.int64), columns, report)
 
 
 def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple[str, int]:
@@ -70,7 +70,7 @@ def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple
 
 def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, str]:
     """Line and delimiter of the header: the first line with column names, possibly commented out."""
-    wanted = {source(value)[0] for value in columns.values()} if columns else set()
+    wanted = {column_source(value)[0] for value in columns.values()} if columns else set()
     first: int | None = None
     for index, line in enumerate(lines[:100]):
         if not line.strip():
@@ -129,7 +129,7 @@ def read_parquet(
     report.rows_read = table.num_rows
     if not table.num_rows:
         raise TraceError("this Parquet file has no rows")
-    return draft_of(cells, np.arange(1, table.num_rows + 1), columns, report)
+    return raw_columns_of(cells, np.arange(1, table.num_rows + 1), columns, report)
 
 
 def _arrow(data: bytes) -> Any:

@@ -7,6 +7,6 @@ requested at 12:10 uses no data from after 12:00.
 
 from kilowait.energy.signals.forecast.base import Forecast
 from kilowait.energy.signals.forecast.models import FORECAST_ERRORS, noisy, perfect, persistence
-from kilowait.energy.signals.forecast.recorded import from_file
+from kilowait.energy.signals.forecast.recorded import recorded_forecast
 
-__all__ = ["FORECAST_ERRORS", "Forecast", "from_file", "noisy", "perfect", "persistence"]
+__all__ = ["FORECAST_ERRORS", "Forecast", "recorded_forecast", "noisy", "perfect", "persistence"]

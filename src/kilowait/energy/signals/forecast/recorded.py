@@ -15,10 +15,10 @@ from kilowait.energy.signals.readers.units import canonical_unit, find_intensity
 from kilowait.errors import InputError
 from kilowait.series import Series
 
-__all__ = ["from_file"]
+__all__ = ["recorded_forecast"]
 
 
-def from_file(
+def recorded_forecast(
     path: str | PathLike[str],
     *,
     columns: Mapping[str, str] | None = None,

@@ -13,7 +13,7 @@ from kilowait.energy.signals.readers.files import Table, as_number, single_value
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError
 
-__all__ = ["PlainColumns", "plain_columns", "times_of", "unit_of"]
+__all__ = ["plain_columns", "times_of", "unit_of"]
 
 Floats = npt.NDArray[np.float64]
 
