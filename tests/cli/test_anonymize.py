@@ -44,8 +44,8 @@ def test_without_out_nothing_is_written(kilowait, site):
 
 @pytest.mark.parametrize("name", ["log.swf.gz", "log.parquet", "log.csv"])
 def test_published_files_are_anonymized_and_reproducible(kilowait, site, name):
-    call = ("traces", "anonymize", "sacct.txt", "--out", f"public/{name}", "--key", "site.key")
-    result = kilowait(*call, "--new-key", "--shift", "random")
+    call = ("traces", "anonymize", "sacct.txt", "--out", f"public/{name}", "--key-file", "site.key")
+    result = kilowait(*call, "--new-key", "--shift-dates", "random")
     assert result.status == 0 and f"10 jobs written to public/{name}\n" in result.out
     assert (site / "site.key").stat().st_mode & 0o777 == 0o600
     key = PseudonymKey.read("site.key")
@@ -56,7 +56,7 @@ def test_published_files_are_anonymized_and_reproducible(kilowait, site, name):
     assert (published["submit_s"] - log["submit_s"] == key.shift_s()).all()
     assert "name" not in published and len(set(published["user"].tolist())) == 5
     written = (site / "public" / name).read_bytes()
-    again = kilowait(*call, "--shift", "random")
+    again = kilowait(*call, "--shift-dates", "random")
     assert again.status == 0 and (site / "public" / name).read_bytes() == written
     if name == "log.csv":
         assert "plan.json" in result.out
@@ -75,14 +75,14 @@ def test_strict_rejects_and_enforce_suppresses_small_classes(kilowait, site):
         "public/log.csv",
         "--quasi-identifiers",
         "nodes,queue",
-        "--key",
+        "--key-file",
         "site.key",
     )
     refused = kilowait(*call, "--fail-below-k", "--new-key")
     assert refused.status == 2 and "no coarsening helps" in refused.out
     assert "error: 1 of 10 jobs are in 1 classes of fewer than 5 users; coarsen" in refused.err
     assert sorted(os.listdir()) == ["public", "sacct.txt"] and not os.listdir("public")
-    result = kilowait(*call, "--fail-below-k", "--enforce", "--new-key")
+    result = kilowait(*call, "--fail-below-k", "--drop-below-k", "--new-key")
     assert result.status == 0 and "suppressed     1 job: all below 5" in result.out
     assert len(kw.read_trace("public/log.csv")) == 9
     assert kilowait(*call, "--fail-below-k", "--k", 1).status == 0
@@ -99,14 +99,16 @@ def test_json(kilowait, site):
 
 
 def test_logs_without_users_and_without_dates(kilowait, swf, tmp_path):
-    result = kilowait("traces", "anonymize", "lublin:50:8:0.9:1", "--drop", "user", "--shift", "8d", "--hash", "qos")
+    result = kilowait(
+        "traces", "anonymize", "lublin:50:8:0.9:1", "--drop", "user", "--shift-dates", "8d", "--hash", "qos"
+    )
     assert "the log has no dates to shift" in result.err and "not in this log: qos" in result.err
     rows = "".join(f"{n},{n * 60},60,4\n" for n in range(1, 7))
     (tmp_path / "bare.csv").write_text(f"job_id,submit_s,runtime_s,nodes\n{rows}")
     result = kilowait("traces", "anonymize", tmp_path / "bare.csv")
     assert result.status == 0 and "unique jobs   0 of 6 (0.0 %) are alone in their class" in result.out
     assert "the log has no users, so classes count jobs" in result.err
-    result = kilowait("traces", "anonymize", swf, "--shift", "8d")
+    result = kilowait("traces", "anonymize", swf, "--shift-dates", "8d")
     assert "the shift is not a number of whole weeks" in result.err
 
 
@@ -115,23 +117,25 @@ def test_error_messages(kilowait, site):
         return kilowait("traces", "anonymize", "sacct.txt", *args).error()
 
     out = ("--out", "public/log.csv")
-    assert "pseudonyms need a key; name its file with --key" in error(*out)
-    assert "there is no key file site.key; create one with --new-key" in error(*out, "--key", "site.key")
-    assert "is inside" in error(*out, "--key", "public/site.key", "--new-key")
-    assert "is inside" in error("--out", "log.csv", "--key", "site.key", "--new-key")
+    assert "pseudonyms need a key; name its file with --key-file" in error(*out)
+    assert "there is no key file site.key; create one with --new-key" in error(*out, "--key-file", "site.key")
+    assert "is inside" in error(*out, "--key-file", "public/site.key", "--new-key")
+    assert "is inside" in error("--out", "log.csv", "--key-file", "site.key", "--new-key")
     (site / "short.key").write_text("abcd\n")
     (site / "short.key").chmod(0o600)
-    assert "key file short.key: the key has 2 bytes" in error(*out, "--key", "short.key")
+    assert "key file short.key: the key has 2 bytes" in error(*out, "--key-file", "short.key")
     (site / "short.key").chmod(0o644)
-    assert "chmod 600 short.key" in error(*out, "--key", "short.key")
+    assert "chmod 600 short.key" in error(*out, "--key-file", "short.key")
     assert "did you mean 'runtime_s'" in error("--coarsen", "runtimes=10s")
     assert "did you mean 'queue'" in error("--hash", "queu")
     assert "did you mean 'weekday'" in error("--quasi-identifiers", "weekdays")
     assert "k is 0" in error("--k", 0)
-    assert "not a span of time" in error("--shift", "later")
-    assert "suffix" in error("--out", "public/log.doc", "--key", "new.key", "--new-key")
-    assert "none of the 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
-    assert "would be overwritten" in error("--out", "sacct.txt", "--key", "../site.key", "--new-key", "--to", "csv")
+    assert "not a span of time" in error("--shift-dates", "later")
+    assert "suffix" in error("--out", "public/log.doc", "--key-file", "new.key", "--new-key")
+    assert "none of the 10 jobs is in a class of 9 users" in error("--k", 9, "--drop-below-k")
+    assert "would be overwritten" in error(
+        "--out", "sacct.txt", "--key-file", "../site.key", "--new-key", "--to", "csv"
+    )
     assert sorted(os.listdir()) == ["public", "sacct.txt", "short.key"] and not os.listdir("public")
     (site / "nothing.txt").write_text("")
     assert "empty" in kilowait("traces", "anonymize", "nothing.txt").error()

@@ -31,7 +31,7 @@ def test_describe_prints_the_power_of_a_machine(kilowait):
     report = kilowait("energy", "describe", "polaris", "--cluster", "nodes:10", "--json").json()
     assert report["nodes"] == {"nodes": 10}
     assert sum(part["full_w"] for part in report["parts"]) == pytest.approx(report["full"]["facility_w"])
-    warm = kilowait("energy", "describe", "polaris", "--cooling", "chiller", "--temperature", "35").out
+    warm = kilowait("energy", "describe", "polaris", "--cooling", "chiller", "--outdoor-temperature", "35").out
     assert "Chiller at 35 °C" in warm
     assert "did you mean 'polaris'" in kilowait("energy", "describe", "polariss").error()
 

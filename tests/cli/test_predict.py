@@ -116,7 +116,7 @@ def test_explain_one_job(kilowait, predictor, log):
 
 def test_tuned_and_simple_predictors(kilowait, log, tmp_path):
     pytest.importorskip("optuna")
-    args = ("-c", 16, "--model", "boosting:mean", "--tune", 2)
+    args = ("-c", 16, "--model", "boosting:mean", "--tuning-trials", 2)
     result = kilowait("predict", "fit", log, "--out", tmp_path / "tuned", *args, "--json")
     assert result.json()["settings"]["trees"] >= 50
     error = kilowait("predict", "fit", log, "--out", tmp_path / "few", *args, "--target", "energy").error()

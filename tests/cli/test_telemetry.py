@@ -46,14 +46,14 @@ def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
 
 def test_sample_cpu(kilowait, tree, tmp_path):
     out = tmp_path / "n1.csv"
-    result = kilowait("telemetry", "cpu", "--root", tree, "--interval", "0.01s", "--duration", "0.05s", "--out", out,
-                    "--host", "n1")  # fmt: skip
+    times = ("--interval", "0.01s", "--duration", "0.05s")
+    result = kilowait("telemetry", "cpu", "--powercap-root", tree, *times, "--out", out, "--host", "n1")
     assert result.status == 0, result.err
     assert result.out.splitlines()[0] == "n1: 5 RAPL counters; the power of the machine is the sum of package-0, dram"
     ticks = int(result.out.splitlines()[1].split(" ")[0])
     assert f"; {5 * ticks} rows written to {out}" in result.out and ticks <= 6
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks
-    report = kilowait("telemetry", "cpu", "--root", tree, "--duration", "0", "--out", out, "--json").json()
+    report = kilowait("telemetry", "cpu", "--powercap-root", tree, "--duration", "0", "--out", out, "--json").json()
     assert (report["ticks"], report["rows"], report["missed"], report["clock_changes"]) == (1, 5, 0, 0)
     assert len(out.read_text().splitlines()) == 1 + 5 * ticks + 5
 
@@ -89,17 +89,27 @@ def test_gpus_are_sampled_with_nvml(kilowait, tmp_path, monkeypatch):
 )
 def test_sampling_errors(kilowait, tree, tmp_path, monkeypatch, args, error):
     monkeypatch.chdir(tmp_path)
-    assert error in kilowait("telemetry", "cpu", "--root", tree, *args).error()
+    assert error in kilowait("telemetry", "cpu", "--powercap-root", tree, *args).error()
 
 
 def test_missing_rapl_counters(kilowait, tmp_path):
-    error = kilowait("telemetry", "cpu", "--root", tmp_path / "none", "--out", tmp_path / "x.csv").error()
+    error = kilowait("telemetry", "cpu", "--powercap-root", tmp_path / "none", "--out", tmp_path / "x.csv").error()
     assert "there is no energy counter" in error
 
 
 def started(tree: Path, out: Path) -> subprocess.Popen[str]:
     """The command in its own process, after it has written some samples."""
-    command = [sys.executable, "-m", "kilowait.cli", "telemetry", "cpu", "--root", str(tree), "--interval", "0.01s"]
+    command = [
+        sys.executable,
+        "-m",
+        "kilowait.cli",
+        "telemetry",
+        "cpu",
+        "--powercap-root",
+        str(tree),
+        "--interval",
+        "0.01s",
+    ]
     process = subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -226,7 +236,7 @@ def samples(tmp_path: Path) -> Path:
 
 def test_label_a_log(kilowait, log, samples, tmp_path):
     out = tmp_path / "labelled.parquet"
-    result = kilowait("telemetry", "label", samples, "--jobs", log, "--out", out)
+    result = kilowait("telemetry", "label", samples, "--job-log", log, "--out", out)
     assert result.status == 0, result.err
     assert result.out.splitlines() == [
         "jobs           3, 2 of them labelled",
@@ -249,7 +259,7 @@ def test_label_a_log(kilowait, log, samples, tmp_path):
 
 def test_labels_are_overwritten_only_with_force(kilowait, log, samples, tmp_path):
     out = tmp_path / "labelled.csv"
-    args = ("telemetry", "label", samples, "--jobs", log, "--out", out)
+    args = ("telemetry", "label", samples, "--job-log", log, "--out", out)
     assert kilowait(*args).status == 0
     assert f"{out} exists and is not changed; choose another --out, or add --force" in kilowait(*args).error()
     report = kilowait(*args, "--force", "--json").json()
@@ -265,14 +275,15 @@ def test_labels_are_overwritten_only_with_force(kilowait, log, samples, tmp_path
     [
         (("--timezone", "Europe/Berlin"), "no job ran while its nodes were sampled"),
         (("--timezone", "Mars"), "unknown time zone 'Mars'"),
-        (("--coverage", "2"), "the coverage is 2; it must be above 0 and at most 1"),
-        (("--share", "fairly"), "nodes is 'fairly'; it must be exclusive or shared"),
-        (("--idle", "nobody"), "give --share shared and --node-cores"),
+        (("--min-coverage", "2"), "the coverage is 2; it must be above 0 and at most 1"),
+        (("--node-sharing", "fairly"), "nodes is 'fairly'; it must be exclusive or shared"),
+        (("--idle-energy", "nobody"), "give --node-sharing shared and --node-cores"),
     ],
 )
 def test_label_errors(kilowait, log, samples, tmp_path, args, error):
     assert (
-        error in kilowait("telemetry", "label", samples, "--jobs", log, "--out", tmp_path / "x.parquet", *args).error()
+        error
+        in kilowait("telemetry", "label", samples, "--job-log", log, "--out", tmp_path / "x.parquet", *args).error()
     )
 
 
@@ -283,12 +294,12 @@ def test_cpu_samples_label_a_log(kilowait, tree, tmp_path):
     counter = tree / "intel-rapl:0" / "energy_uj"
     for watt_seconds in (5, 105):
         counter.write_text(str(watt_seconds * 1_000_000))
-        kilowait("telemetry", "cpu", "--root", tree, "--duration", "0.0", "--out", out, "--host", "n1")
+        kilowait("telemetry", "cpu", "--powercap-root", tree, "--duration", "0.0", "--out", out, "--host", "n1")
         time.sleep(0.05)
     table = tmp_path / "jobs.csv"
     row = f"1,{begin - 5},{time.time() - begin + 5},1,0,n1"
     table.write_text(f"job_id,submit_s,runtime_s,nodes,wait_s,node_list\n{row}\n")
-    report = kilowait("telemetry", "label", out, "--jobs", table, "--out", tmp_path / "l.parquet", "--coverage",
+    report = kilowait("telemetry", "label", out, "--job-log", table, "--out", tmp_path / "l.parquet", "--min-coverage",
                       "0.001", "--json").json()  # fmt: skip
     assert report["labelled"] == 1 and report["node_j"] == pytest.approx(100.0, rel=0.02)
     assert os.listdir(out) and all(name.endswith(".parquet") for name in os.listdir(out))

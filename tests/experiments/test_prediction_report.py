@@ -19,7 +19,7 @@ from kilowait.experiments.prediction_report import (
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
 from kilowait.predict.runtime_predictions import predict_runtimes
-from tests.predict.test_runtime import QUICK, repetitive_log
+from tests.predict.test_runtime_predictions import QUICK, repetitive_log
 
 MACHINE = kw.Cluster.from_nodes(16)
 

@@ -271,7 +271,7 @@ def test_every_unlabelled_job_has_a_reason(tmp_path):
         "no samples of its nodes": 1,
         "no samples while it ran": 1,
         "samples cover less than 90% of its time": 1,
-        "it shared its nodes with others (label with --share shared)": 2,
+        "it shared its nodes with others (label with --node-sharing shared)": 2,
     }
     assert np.isnan(result.jobs["energy_j"]).tolist() == [False] + [True] * 9
     assert "the energy_j of the log was replaced" in result.notes
@@ -411,7 +411,7 @@ def test_missing_columns_are_errors(tmp_path):
     undated = JobTable(labels=jobs.labels, **{name: jobs[name] for name in jobs.columns})
     with pytest.raises(InputError, match="the samples have dates, but the log has none; .*--log-start 2026-01-31"):
         label_energy(undated, samples)
-    with pytest.raises(InputError, match="has no cores of jobs.*--share exclusive"):
+    with pytest.raises(InputError, match="has no cores of jobs.*--node-sharing exclusive"):
         label_energy(jobs.with_columns(cores=None), samples, sharing=EnergySplit("shared"))
 
 
@@ -423,7 +423,7 @@ def test_missing_columns_are_errors(tmp_path):
         (lambda jobs, samples: EnergySplit("fair"), "nodes is 'fair'; it must be exclusive or shared"),
         (
             lambda jobs, samples: EnergySplit("exclusive", "nobody"),
-            "needs shared nodes of a known size; give --share shared",
+            "needs shared nodes of a known size; give --node-sharing shared",
         ),
         (lambda jobs, samples: EnergySplit("shared", node_cores=0), "node_cores is 0; it must be at least 1"),
     ],

@@ -156,7 +156,7 @@ def test_counter_that_disappears_and_returns(tmp_path, clock):
 
 
 def test_error_without_counters_names_a_remedy(tmp_path):
-    with pytest.raises(MeterError, match=r"no energy counter .* under .*nowhere; .*--root; virtual machines"):
+    with pytest.raises(MeterError, match=r"no energy counter .* under .*nowhere; .*--powercap-root; virtual machines"):
         CpuMeter("n1", tmp_path / "nowhere")
 
 

@@ -17,9 +17,9 @@ __all__ = ["EXAMPLES", "anonymize"]
 EXAMPLES = """\b
 Examples:
   kilowait traces anonymize sacct.txt                                             # check only: nothing is written
-  kilowait traces anonymize sacct.txt --out public/log.parquet --key ~/site.key --new-key
-  kilowait traces anonymize june.txt --out public/june.swf.gz --key ~/site.key --shift random
-  kilowait traces anonymize log.swf --out public/log.csv --key ~/site.key --coarsen submit_s=1d,nodes=pow2 --enforce"""
+  kilowait traces anonymize sacct.txt --out public/log.parquet --key-file ~/site.key --new-key
+  kilowait traces anonymize june.txt --out public/june.swf.gz --key-file ~/site.key --shift-dates random
+  kilowait traces anonymize log.swf --out public/log.csv --key-file site.key --coarsen submit_s=1d --drop-below-k"""
 NAMES_SHOWN = 12
 """Maximum number of kept names that are shown for inspection."""
 
@@ -38,7 +38,7 @@ def anonymize(
     key: Annotated[
         Path | None,
         typer.Option(
-            "--key", metavar="FILE", help="Secret key; the same key gives the same pseudonyms. Never publish it."
+            "--key-file", metavar="FILE", help="Secret key; the same key gives the same pseudonyms. Never publish it."
         ),
     ] = None,
     new_key: Annotated[
@@ -67,7 +67,7 @@ def anonymize(
     shift: Annotated[
         str | None,
         typer.Option(
-            "--shift",
+            "--shift-dates",
             metavar="SPAN|random",
             help="Shift all dates by a span such as 7d, or by a number of whole weeks derived from the key (random).",
         ),
@@ -89,7 +89,7 @@ def anonymize(
         ),
     ] = None,
     enforce: Annotated[
-        bool, typer.Option("--enforce", help="Leave out jobs in classes with fewer than k users.")
+        bool, typer.Option("--drop-below-k", help="Leave out jobs in classes with fewer than k users.")
     ] = False,
     fail_below_k: Annotated[
         bool, typer.Option("--fail-below-k", help="Write nothing and exit with 2 if any class has fewer than k users.")
@@ -155,7 +155,7 @@ def anonymize(
         return
     print()
     if out is None:
-        print("nothing written: name a file with --out and a key with --key")
+        print("nothing written: name a file with --out and a key with --key-file")
         return
     print(f"{console.count(len(result.jobs), 'job')} written to {out}")
     if report_file is not None:
@@ -233,7 +233,7 @@ def _show_check(result: AnonymizedLog) -> None:
         print()
         _show_remedies(check, result.suggestions)
     elif check.jobs_below:
-        print("\nno coarsening helps; --enforce leaves these jobs out")
+        print("\nno coarsening helps; --drop-below-k leaves these jobs out")
 
 
 def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -> None:

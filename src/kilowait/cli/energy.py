@@ -47,7 +47,9 @@ def describe(
     ] = None,
     temperature: Annotated[
         float,
-        typer.Option("--temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."),
+        typer.Option(
+            "--outdoor-temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."
+        ),
     ] = 20.0,
     wet_bulb: Annotated[
         float,

@@ -82,7 +82,7 @@ Examples:
 _FIT = """\b
 Examples:
   kilowait predict fit log.swf.gz --out runs/predictor
-  kilowait predict fit log.swf.gz --out runs/p90 --model boosting:quantile:0.9 --tune 20
+  kilowait predict fit log.swf.gz --out runs/p90 --model boosting:quantile:0.9 --tuning-trials 20
   kilowait predict fit sacct.txt --out runs/energy --target energy"""
 _APPLY = """\b
 Example:
@@ -218,7 +218,10 @@ def fit(
     tune: Annotated[
         int,
         typer.Option(
-            "--tune", metavar="N", min=0, help="Hyperparameter settings to try on the earlier jobs; 0: the defaults."
+            "--tuning-trials",
+            metavar="N",
+            min=0,
+            help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
         ),
     ] = 0,
     history: History = "auto",
@@ -304,7 +307,9 @@ def explain(
     job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
     history: History = "auto",
     cluster: options.Cluster = "auto",
-    features: Annotated[int, typer.Option("--features", metavar="N", min=1, help="Number of features to show.")] = 8,
+    features: Annotated[
+        int, typer.Option("--features-shown", metavar="N", min=1, help="Number of features to show.")
+    ] = 8,
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,

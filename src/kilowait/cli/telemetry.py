@@ -39,8 +39,8 @@ Examples:
   kilowait telemetry carbon electricity-maps --zone DE --every 1h --out de.json"""
 _LABEL = """\b
 Examples:
-  kilowait telemetry label samples/*.parquet --jobs sacct.txt --out labelled.parquet
-  kilowait telemetry label samples/* --jobs sacct.txt --share shared --timezone Europe/Berlin --out labelled.parquet"""
+  kilowait telemetry label samples/*.parquet --job-log sacct.txt --out labelled.parquet
+  kilowait telemetry label samples/* --job-log sacct.txt --node-sharing shared --timezone UTC --out labelled.parquet"""
 
 Samples = Annotated[
     Path,
@@ -86,9 +86,9 @@ def cpu(
     interval: Interval = "1s",
     duration: Duration = None,
     host: Host = None,
-    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="Folder of the powercap counters.")] = Path(
-        "/sys/class/powercap"
-    ),
+    root: Annotated[
+        Path, typer.Option("--powercap-root", metavar="DIR", help="Folder of the powercap counters.")
+    ] = Path("/sys/class/powercap"),
     json: options.Json = False,
 ) -> None:
     """Sample the energy counters (RAPL) of the CPUs and memory of this machine. Most systems require root.
@@ -290,14 +290,14 @@ def label(
         list[Path],
         typer.Argument(metavar="SAMPLES...", help="Files and folders written by kilowait telemetry gpu and cpu."),
     ],
-    jobs: Annotated[str, typer.Option("--jobs", metavar="TRACE", help="Job log with start times.")],
+    jobs: Annotated[str, typer.Option("--job-log", metavar="TRACE", help="Job log with start times.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="Log with energy to write: .parquet or .csv.")
     ],
     share: Annotated[
         str,
         typer.Option(
-            "--share",
+            "--node-sharing",
             metavar="exclusive|shared",
             help="Whether a node runs one job at a time, or jobs share it and its energy is split by their cores and "
             "GPUs.",
@@ -306,7 +306,7 @@ def label(
     idle: Annotated[
         str,
         typer.Option(
-            "--idle",
+            "--idle-energy",
             metavar="jobs|nobody",
             help="Shared nodes: assign the energy of idle cores to the running jobs, or to no job (nobody; needs "
             "--node-cores).",
@@ -321,7 +321,7 @@ def label(
     coverage: Annotated[
         float,
         typer.Option(
-            "--coverage",
+            "--min-coverage",
             metavar="SHARE",
             help="Minimum share of its run time that samples must cover for a job to be labelled.",
         ),

@@ -131,7 +131,9 @@ def train(
     ] = None,
     sla: Annotated[
         str,
-        typer.Option("--sla", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."),
+        typer.Option(
+            "--sla-wait", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."
+        ),
     ] = "4h",
     max_wait: Annotated[
         str | None,
@@ -142,7 +144,7 @@ def train(
     load_curriculum: Annotated[
         float,
         typer.Option(
-            "--load-curriculum",
+            "--initial-load-factor",
             metavar="F",
             help="Networks: arrivals are F times as fast at the start of the training and reach the rate of the log "
             "half way.",

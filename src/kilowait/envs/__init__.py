@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _MODULES = {"DecisionSettings": "batched_sim", "ObservationPolicy": "rollout"}
-"""Modules of the names that are not in `custom`."""
+"""Modules of the names that are not in `custom_functions`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'kilowait.envs' has no attribute {name!r}")
-    return getattr(import_module(f"kilowait.envs.{_MODULES.get(name, 'custom')}"), name)
+    return getattr(import_module(f"kilowait.envs.{_MODULES.get(name, 'custom_functions')}"), name)
 
 
 register()

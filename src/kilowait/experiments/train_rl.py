@@ -307,7 +307,7 @@ def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The hyperparameters as arguments of the algorithm's settings, with the sizes of the network as `Sizes`."""
     if "sizes" not in settings:
         return dict(settings)
-    sizes = import_module("kilowait.agents.networks.spec").sizes_of(settings["sizes"])
+    sizes = import_module("kilowait.agents.networks.spec").network_sizes(settings["sizes"])
     return {**settings, "sizes": sizes}
 
 

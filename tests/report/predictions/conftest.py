@@ -10,7 +10,7 @@ import kilowait as kw
 from kilowait.evaluation.storage import plain_json
 from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
 from kilowait.report import write_report
-from tests.predict.test_runtime import QUICK, repetitive_log
+from tests.predict.test_runtime_predictions import QUICK, repetitive_log
 
 NASTY = "</script><b onload=x>"
 

@@ -89,7 +89,7 @@ def test_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
 
 def test_key_for_a_publication(tmp_path: Path) -> None:
     out = tmp_path / "public" / "log.csv"
-    with pytest.raises(InputError, match="pseudonyms need a key; name its file with --key"):
+    with pytest.raises(InputError, match="pseudonyms need a key; name its file with --key-file"):
         key_for(None, out)
     with pytest.raises(InputError, match="pseudonyms need a key"):
         key_for(None, None, new=True)

@@ -35,8 +35,8 @@ class EnergySplit:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be {' or '.join(known)}")
         if self.idle == "nobody" and (self.nodes != "shared" or self.node_cores is None):
             raise InputError(
-                "idle is 'nobody', which needs shared nodes of a known size; give --share shared and --node-cores (and "
-                "--node-gpus)"
+                "idle is 'nobody', which needs shared nodes of a known size; give --node-sharing shared and "
+                "--node-cores (and --node-gpus)"
             )
         for name in ("node_cores", "node_gpus"):
             size = getattr(self, name)

@@ -138,7 +138,7 @@ def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, F
     if "cores" not in jobs:
         raise InputError(
             "the log has no cores of jobs, by which the energy of shared nodes is split; export it with NCPUS, or give "
-            "--share exclusive"
+            "--node-sharing exclusive"
         )
     nodes = np.maximum(counts, 1)
     cores = jobs["cores"] / nodes
@@ -187,7 +187,7 @@ def _reasons(
         "no samples of its nodes": ~sampled,
         "no samples while it ran": known_share <= 0,
         f"samples cover less than {coverage:.0%} of its time": known_share < min_coverage,
-        "it shared its nodes with others (label with --share shared)": coverage_share < min_coverage,
+        "it shared its nodes with others (label with --node-sharing shared)": coverage_share < min_coverage,
     }
     remaining = np.ones(len(jobs), np.bool_)
     counts = {}

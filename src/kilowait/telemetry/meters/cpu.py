@@ -47,7 +47,7 @@ class CpuMeter:
         if not zones:
             raise MeterError(
                 f"there is no energy counter (intel-rapl:0/energy_uj) under {root}; on bare metal load the module "
-                "intel_rapl_msr, or give the tree with --root; virtual machines have no counters"
+                "intel_rapl_msr, or give the tree with --powercap-root; virtual machines have no counters"
             )
         unreadable = [zone for zone in zones if not _may_read(zone)]
         if len(unreadable) == len(zones):

@@ -85,8 +85,8 @@ def anonymize(
     if enforce and check.jobs_below:
         if check.below.all():
             raise InputError(
-                f"none of the {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
-                "remove all jobs; coarsen columns or use fewer --quasi-identifiers"
+                f"none of the {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --drop-below-k "
+                "would remove all jobs; coarsen columns or use fewer --quasi-identifiers"
             )
         result, dependencies_removed = _suppressed(result, check.below)
     columns, labels = _renamed(_renumbered(result), key, plan, numbers)

@@ -86,7 +86,7 @@ class AnonymityCheck:
         if self.jobs_below:
             raise InputError(
                 f"{self.jobs_below:,} of {self.jobs:,} jobs are in {self.classes_below:,} classes of fewer than "
-                f"{self.k} {self.counted_in}; coarsen or drop columns, suppress the rows with --enforce, or omit "
+                f"{self.k} {self.counted_in}; coarsen or drop columns, suppress the rows with --drop-below-k, or omit "
                 "--strict"
             )
 

@@ -112,7 +112,9 @@ def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *
     """
     if path is None:
         if out is not None or new:
-            raise InputError("pseudonyms need a key; name its file with --key, outside the folder of the published log")
+            raise InputError(
+                "pseudonyms need a key; name its file with --key-file, outside the folder of the published log"
+            )
         return PseudonymKey.fresh()
     if out is not None:
         check_key_location(path, out)
