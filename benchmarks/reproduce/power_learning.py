@@ -183,9 +183,9 @@ def text(output: dict[str, Any]) -> str:
             + "\n".join(summaries)
         )
     parts.append(
-        "of the front's energy: over the least of all hand-written points with no larger slowdown on these very "
-        "windows; of its slowdown: over the least of those that spend no more. 95 % intervals over windows, the front "
-        "found anew in each draw."
+        "Energy ratio: agent ÷ lowest energy among hand-tuned sets with at most the agent's slowdown; slowdown ratio: "
+        "agent ÷ lowest slowdown among sets with at most its energy. 95 % intervals over windows, both recomputed in "
+        "each bootstrap sample."
     )
     return "\n\n".join(parts)
 

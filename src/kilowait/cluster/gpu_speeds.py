@@ -225,7 +225,7 @@ def roofline_speeds(
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-    >>> roofline(jobs, ("V100", "T4", "G2")).speed[:, 0].round(3).tolist()
+    >>> roofline_speeds(jobs, ("V100", "T4", "G2")).speed[:, 0].round(3).tolist()
     [1.0, 0.356, nan]
     """
     base = gpu(reference)
@@ -258,7 +258,7 @@ def fill_unknown_speeds(first: Speeds, *others: Speeds) -> Speeds:
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
     >>> known = constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0})
-    >>> first_known(known, roofline(jobs, ("V100", "T4"))).counts()
+    >>> fill_unknown_speeds(known, roofline_speeds(jobs, ("V100", "T4"))).counts()
     {'V100': {'given': 2}, 'T4': {'roofline': 2}}
     """
     speed, spread, source = first.speed.copy(), first.spread.copy(), first.source.copy()

@@ -27,7 +27,11 @@ _UNCONSOLIDATED = "_unconsolidated"
 class Throughputs:
     """Steps per second; 0: the workload does not run on the type (usually too little memory).
 
-    >>> round(GAVEL.consolidated["v100"]["CycleGAN", 1] / GAVEL.consolidated["k80"]["CycleGAN", 1], 2)
+    >>> round(
+    ...     GAVEL_THROUGHPUTS.consolidated["v100"]["CycleGAN", 1]
+    ...     / GAVEL_THROUGHPUTS.consolidated["k80"]["CycleGAN", 1],
+    ...     2,
+    ... )
     8.76
     """
 

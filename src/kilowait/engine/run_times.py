@@ -44,7 +44,7 @@ def resolve_run_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool
     ...     limit_s=[800, float("nan")],
     ...     nodes=[1, 1],
     ... )
-    >>> resolve_job_times(jobs, "kill").run_s.tolist()
+    >>> resolve_run_times(jobs, "kill").run_s.tolist()
     [800.0, 600.0]
     """
     estimate = np.maximum(jobs["estimate_s"], MIN_PLANNED_S)

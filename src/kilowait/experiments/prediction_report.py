@@ -164,7 +164,7 @@ def prediction_errors(predicted_s: Floats, truth_s: Floats) -> dict[str, float |
     squared error of ln(1 + s), ``mae_s`` the mean absolute error in seconds, ``underprediction_rate`` the share of jobs
     whose prediction is too short.
 
-    >>> scores(np.array([50.0, 200.0, np.nan]), np.array([100.0, 100.0, 1.0]))["accuracy"]
+    >>> prediction_errors(np.array([50.0, 200.0, np.nan]), np.array([100.0, 100.0, 1.0]))["accuracy"]
     0.5
     """
     known = np.isfinite(predicted_s)

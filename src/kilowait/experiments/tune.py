@@ -119,7 +119,7 @@ step size itself."""
 def default_hyperparameters(algo: str) -> dict[str, float]:
     """Default values of the hyperparameters in an algorithm's search space.
 
-    >>> defaults("ppo")["width"]
+    >>> default_hyperparameters("ppo")["width"]
     64
     """
     if algo not in SEARCH_SPACES:

@@ -57,7 +57,7 @@ class Distribution:
     def quantile(self, level: float | Floats) -> Floats:
         """Quantiles at `level`, 0 to 1: one level for all, or one per row.
 
-        >>> uniform = Distribution(np.full((1, BINS), 1 / BINS), np.log([60.0]), np.array([np.inf]))
+        >>> uniform = Distribution(np.full((1, BIN_COUNT), 1 / BIN_COUNT), np.log([60.0]), np.array([np.inf]))
         >>> uniform.quantile(0.5).round().tolist(), uniform.most_accurate().round().tolist()
         ([60.0], [60.0])
         """

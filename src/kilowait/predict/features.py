@@ -106,7 +106,7 @@ class Features:
 def runtime_feature_meaning(name: str) -> str:
     """Description of a feature, with its unit.
 
-    >>> meaning("user_last")
+    >>> runtime_feature_meaning("user_last")
     'ln(run time) of the last ended job of the user, less the anchor'
     """
     if name in MEANINGS:

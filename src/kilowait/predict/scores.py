@@ -127,7 +127,7 @@ def job_class_codes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
     """The class of each job, from 0, and the names of the classes; see `JOB_CLASSES`.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
-    >>> code, names = classes(jobs, "length")
+    >>> code, names = job_class_codes(jobs, "length")
     >>> [names[number] for number in code]
     ['1-10 min', '< 1 min']
     """

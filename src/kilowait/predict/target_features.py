@@ -51,7 +51,7 @@ MEANINGS = {
 def feature_meaning(name: str) -> str:
     """Description of a feature, of any target.
 
-    >>> meaning("target_queue_last")
+    >>> feature_meaning("target_queue_last")
     "ln(target) of the last job of all users in the same queue with a known value, less the target's anchor"
     """
     if name in MEANINGS:

@@ -265,7 +265,7 @@ def time_axis_note(data: ComparisonData, window: int | None = None) -> str:
 def packed_columns_script(name: str, columns: Columns) -> str:
     """The packed columns as a script element that browsers do not run, with the id `name`.
 
-    >>> print(block("x", {"nodes": np.array([1, 2], np.int32)})[:88])
+    >>> print(packed_columns_script("x", {"nodes": np.array([1, 2], np.int32)})[:88])
     <script type="text/plain" id="x" data-columns="[[&quot;nodes&quot;,&quot;i&quot;,2,0]]">
     """
     listed, planes = [], []

@@ -26,7 +26,7 @@ class LublinParameters:
     """Parameters of one kind of job.
 
     >>> from dataclasses import replace
-    >>> replace(COMBINED, name="all serial", serial_share=1.0, power2_share=0.0).serial_share
+    >>> replace(COMBINED_PARAMETERS, name="all serial", serial_share=1.0, power2_share=0.0).serial_share
     1.0
     """
 

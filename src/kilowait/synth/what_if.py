@@ -216,9 +216,9 @@ def scaled_job_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
     where there are none, the smallest size is the same part of either machine. A job of the full machine stays one, and
     powers of two become powers of two.
 
-    >>> new_sizes([1, 2, 4, 8, 12, 64, 128], 128, 512).tolist()
+    >>> scaled_job_sizes([1, 2, 4, 8, 12, 64, 128], 128, 512).tolist()
     [1, 2, 8, 16, 24, 256, 512]
-    >>> new_sizes([512, 1024, 49152], 49152, 24576).tolist()
+    >>> scaled_job_sizes([512, 1024, 49152], 49152, 24576).tolist()
     [256, 512, 24576]
     """
     old_sizes = np.minimum(np.asarray(sizes, np.float64), old)

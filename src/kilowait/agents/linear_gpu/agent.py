@@ -109,7 +109,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
 class LinearGpuAgent:
     """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
 
-    >>> agent = policy_agent("srtf", 56, gpu_type_order="fastest")
+    >>> agent = agent_equal_to_policy("srtf", 56, gpu_type_order="fastest")
     >>> agent.explain()[0], agent.gpu_settings
     (('remaining', 1.0), (('preempt', True), ('gpu_type_order', 'given')))
     """
@@ -215,7 +215,7 @@ def agent_equal_to_policy(
 ) -> LinearGpuAgent:
     """The agent that gives the same schedules as this policy on a machine with `gpus` GPUs.
 
-    >>> policy_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
+    >>> agent_equal_to_policy("srsf", 56).weights[[0, 2]].round(2).tolist()
     [3.0, 4.04]
     """
     if name not in POLICY_WEIGHTS:

@@ -51,7 +51,7 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights of the power controls and the job order; see `WEIGHT_MEANINGS`.
 
-    >>> agent = from_controls(255, slowdown=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
+    >>> agent = agent_from_controls(255, slowdown=0.1, timeout_s=600)  # the order of SAF, dvfs=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """

@@ -42,7 +42,7 @@ def job_features(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes:
 def saf_order_weights(machine_nodes: int) -> dict[str, float]:
     """Weights of the order of smallest area first: ln(estimate) + ln(nodes); their squares sum to 1.
 
-    >>> {name: round(weight, 2) for name, weight in saf_order(255).items()}
+    >>> {name: round(weight, 2) for name, weight in saf_order_weights(255).items()}
     {'length': 0.48, 'width': 0.88}
     """
     weights = np.array([3.0, np.log(1.0 + machine_nodes)])

@@ -64,7 +64,7 @@ def orthogonal_linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.
 def present_mask(jobs: Tensor) -> Tensor:
     """(B, slots) whether the slot contains a job: empty rows are zero.
 
-    >>> present(torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])).tolist()
+    >>> present_mask(torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])).tolist()
     [[True, False]]
     """
     return (jobs != 0).any(-1)

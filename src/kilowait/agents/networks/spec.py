@@ -82,7 +82,7 @@ def spec_from_dict(description: Mapping[str, Any]) -> LoadedSpec:
 class NetworkSizes:
     """Size of a network.
 
-    >>> Sizes(width=32).heads
+    >>> NetworkSizes(width=32).heads
     4
     """
 
@@ -105,7 +105,7 @@ class NetworkSizes:
 def network_sizes(sizes: Mapping[str, int]) -> NetworkSizes:
     """Sizes by name; an unknown name is an error.
 
-    >>> sizes_of({"widht": 32})
+    >>> network_sizes({"widht": 32})
     Traceback (most recent call last):
     ...
     kilowait.errors.UnknownNameError: unknown size 'widht'; did you mean 'width'? known: depth, heads, width

@@ -21,7 +21,7 @@ def project_returns(support: Tensor, rewards: Tensor, discounts: Tensor, probabi
         probabilities: (B, n) of the following return.
 
     >>> half = torch.tensor([[0.0, 1.0, 0.0]])
-    >>> project(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
+    >>> project_returns(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
     [[0.0, 0.75, 0.25]]
     """
     apart = support[1] - support[0]

@@ -62,7 +62,7 @@ def forecast_awake_nodes(jobs: JobTable, span_s: float, share: float, max_nodes:
     Jobs of the hour itself are never counted. The result is at most `max_nodes` nodes.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 86400], runtime_s=[9, 9], nodes=[12, 1])
-    >>> forecast_demand(jobs, 600, 1.0, 64)
+    >>> forecast_awake_nodes(jobs, 600, 1.0, 64)
     ((-inf, 0), (86400.0, 2), (90000.0, 0))
     """
     if not len(jobs):

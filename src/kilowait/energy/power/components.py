@@ -66,7 +66,7 @@ class Component:
 class LoadCurve:
     """Share of the dynamic power (max - idle) of a CPU by utilization, interpolated between measured points.
 
-    >>> float(CURVES["E5-2620v3"].share(0.25).round(3))
+    >>> float(LOAD_CURVES["E5-2620v3"].share(0.25).round(3))
     0.295
     """
 

@@ -84,7 +84,7 @@ def break_even_beta(level_w: npt.ArrayLike, speed: npt.ArrayLike, full_w: float)
 class CapCurve:
     """Measured slowdown of a GPU type under a power cap.
 
-    >>> CAP_CURVES["V100"].slowdown([2.0, 1.0, 0.5]).round(2).tolist()
+    >>> GPU_CAP_CURVES["V100"].slowdown([2.0, 1.0, 0.5]).round(2).tolist()
     [1.0, 1.0, 1.58]
     """
 
@@ -108,7 +108,7 @@ class CapCurve:
 
         Measured draws stay a few per cent below a binding cap, so this estimate is conservative.
 
-        >>> CAP_CURVES["V100"].relative_energy([1.5, 0.7]).round(2).tolist()
+        >>> GPU_CAP_CURVES["V100"].relative_energy([1.5, 0.7]).round(2).tolist()
         [1.0, 0.81]
         """
         return np.asarray(np.minimum(checked_numbers("r", r, 1e-6), 1) * self.slowdown(r), np.float64)

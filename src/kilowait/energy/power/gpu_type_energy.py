@@ -36,7 +36,7 @@ def energy_by_type(
     >>> from kilowait.cluster.gpu_speeds import gpu_types, roofline
     >>> cluster, model = Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[1], gpus=[1])
-    >>> joules = energy_by_type(jobs, cluster, model, roofline(jobs, gpu_types(cluster)))
+    >>> joules = energy_by_type(jobs, cluster, model, roofline_speeds(jobs, gpu_types(cluster)))
     >>> dict(zip(gpu_types(cluster), (joules[:, 0] / 3.6e6).round(3).tolist(), strict=True))  # kWh
     {'A100': 0.436, 'V100': 0.408, 'T4': 0.491, 'RTX4090': 0.529}
     """

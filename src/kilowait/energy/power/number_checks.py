@@ -30,7 +30,7 @@ def require(what: str, value: float, least: float = 0.0, most: float = math.inf)
 def checked_numbers(what: str, values: npt.ArrayLike, least: float = -math.inf, most: float = math.inf) -> Floats:
     """The values as float64; an error with the first that is not a number from `least` to `most`.
 
-    >>> numbers("cpu utilization", [0.5, 1.5], 0, 1)
+    >>> checked_numbers("cpu utilization", [0.5, 1.5], 0, 1)
     Traceback (most recent call last):
     ...
     kilowait.errors.InputError: cpu utilization [1] is 1.5; it must be a number from 0 to 1

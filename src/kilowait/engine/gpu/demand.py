@@ -219,7 +219,7 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
         type_name = names[int(np.argmax(np.isnan(speed[row])))]
         raise InputError(
             f"the speed of job {jobs['job_id'][row]} on {type_name} is not known; "
-            "combine measured speeds with roofline() for the others"
+            "combine measured speeds with roofline_speeds() for the others"
         )
     return speed, np.where(np.isnan(factor), 1.0, factor)
 

@@ -88,7 +88,7 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
 def count_wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
     """Number of windows in which ours is smaller, equal, larger.
 
-    >>> wins([1, 2, 3], [2, 2, 2])
+    >>> count_wins([1, 2, 3], [2, 2, 2])
     WinCount(wins=1, ties=1, losses=1)
     """
     above, below = paired(ours, theirs)

@@ -71,7 +71,7 @@ def timeline_horizon(log: ExecutionLog, horizon_s: tuple[float, float] | None) -
 def cumulative_steps(time_s: Floats, change: Ints, before: int, horizon: tuple[float, float]) -> Series:
     """Cumulative sum of changes within the horizon; `before` is its value before the first change.
 
-    >>> steps(np.array([5.0, 1.0, 5.0]), np.array([2, 1, -1]), 0, (0.0, 9.0)).value.tolist()
+    >>> cumulative_steps(np.array([5.0, 1.0, 5.0]), np.array([2, 1, -1]), 0, (0.0, 9.0)).value.tolist()
     [0.0, 1.0, 2.0]
     """
     order = np.argsort(time_s, kind="stable")

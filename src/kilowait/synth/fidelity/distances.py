@@ -69,7 +69,7 @@ def empirical_distributions(real: Floats, synthetic: Floats, *, points: int = PO
     The value with the largest difference is always included, so the largest gap of the curves is the
     Kolmogorov-Smirnov distance.
 
-    >>> shares(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
+    >>> empirical_distributions(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
     Shares(at=(1.0, 2.0), real=(0.5, 1.0), synthetic=(0.0, 1.0), widest=1.0)
     """
     values, one, other = _below(real, synthetic)

@@ -38,7 +38,10 @@ class HostClock:
 def clock_step_s(before: ClockReading, after: ClockReading) -> float:
     """Seconds by which the wall clock was set between two times; 0.0 if it was not set.
 
-    >>> (clock_step_s(Moment(1000.0, 5.0), Moment(1001.0, 6.0)), clock_step_s(Moment(1000.0, 5.0), Moment(401.0, 6.0)))
+    >>> (
+    ...     clock_step_s(ClockReading(1000.0, 5.0), ClockReading(1001.0, 6.0)),
+    ...     clock_step_s(ClockReading(1000.0, 5.0), ClockReading(401.0, 6.0)),
+    ... )
     (0.0, -600.0)
     """
     elapsed_s = after.monotonic_s - before.monotonic_s

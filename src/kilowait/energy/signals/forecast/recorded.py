@@ -38,7 +38,7 @@ def recorded_forecast(
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "forecasts.csv"
     >>> _ = path.write_text("issue_time,target_time,value\\n0,0,5\\n0,3600,7\\n3600,3600,8\\n3600,7200,9\\n")
-    >>> forecast = from_file(path, unit="g/kWh")
+    >>> forecast = recorded_forecast(path, unit="g/kWh")
     >>> forecast.issued(3599).value.tolist(), forecast.issued(3600).value.tolist(), forecast.horizon_s
     ([5.0, 7.0], [8.0], 3600.0)
     """
