@@ -101,11 +101,11 @@ def test_apply_a_saved_predictor(kilowait, predictor, log, tmp_path):
 
 
 def test_explain_one_job(kilowait, predictor, log):
-    result = kilowait("predict", "explain", predictor, log, 890, "--features", 3)
+    result = kilowait("predict", "explain", predictor, log, 890, "--features-shown", 3)
     assert "job 890: runtime by forest" in result.out
     assert "the median of the last 5 of the user with the same request and nodes" in result.out
     assert "90 % quantile" in result.out and " others" in result.out
-    explanation = kilowait("predict", "explain", predictor, log, 890, "--features", 900, "--json").json()
+    explanation = kilowait("predict", "explain", predictor, log, 890, "--features-shown", 900, "--json").json()
     assert explanation["p10"] <= explanation["p50"] <= explanation["p90"] <= 3600
     product = (
         explanation["anchor"] * explanation["start"] * np.prod([part["factor"] for part in explanation["features"]])

@@ -108,8 +108,8 @@ def test_card_of_generator(tmp_path):
     assert card["generator"] == "transformer" and card["settings"]["width"] == 8
     assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
     assert "submission times of each user" in card["personal_data"] and card["privacy"] is None
-    assert set(card["likeness_ks"]) >= {"nodes", "runtime_s", "estimate_s"}
-    assert generator.ks_distances == card["likeness_ks"]
+    assert set(card["ks_distances"]) >= {"nodes", "runtime_s", "estimate_s"}
+    assert generator.ks_distances == card["ks_distances"]
 
 
 def test_private_generator_has_no_digest_of_its_log(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.storage.toml_writer import to_toml
-from kilowait.experiments import scenario, scenario_inputs
+from kilowait.experiments import policy_names, scenario, scenario_inputs
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
 from kilowait.traces import trace_sha256
 from tests.traces.gpu import sample_files
@@ -70,24 +70,24 @@ def test_scenario_checks_names_before_reading():
 
 def test_agent_policies_need_a_path_and_the_agents_package(monkeypatch):
     with pytest.raises(InputError, match="agent:PATH"):
-        scenario.resolve_policy("agent:")
-    monkeypatch.setattr(scenario, "find_spec", lambda name: None)
+        policy_names.resolve_policy("agent:")
+    monkeypatch.setattr(policy_names, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="no trained policies"):
-        scenario.resolve_policy("agent:x.json")
+        policy_names.resolve_policy("agent:x.json")
 
 
 def test_agent_with_a_priority_policy_resolves_to_that_policy(monkeypatch):
     class Agent:
-        rule = scenario.resolve_policy("sjf")
+        rule = policy_names.resolve_policy("sjf")
 
     class AgentsModule:
         @staticmethod
         def load_agent(path: str) -> object:
             return Agent if path == "sjf.json" else object()
 
-    monkeypatch.setattr(scenario, "find_spec", lambda name: True)
-    monkeypatch.setattr(scenario, "import_module", lambda name: AgentsModule)
-    assert scenario.resolve_policy("agent:sjf.json") is Agent.rule
+    monkeypatch.setattr(policy_names, "find_spec", lambda name: True)
+    monkeypatch.setattr(policy_names, "import_module", lambda name: AgentsModule)
+    assert policy_names.resolve_policy("agent:sjf.json") is Agent.rule
 
 
 def test_resolved_cluster_can_be_read_again(tmp_path):

@@ -72,8 +72,8 @@ def train_gpu_agent(
 def start_description(agent: LinearGpuAgent) -> str:
     """Text that describes the policy from which a search started.
 
-    >>> from kilowait.agents.linear_gpu.agent import policy_agent
-    >>> start = dict(policy_agent("srtf", 8, gpu_type_order="fastest", migrate=True).provenance)
+    >>> from kilowait.agents.linear_gpu.agent import agent_equal_to_policy
+    >>> start = dict(agent_equal_to_policy("srtf", 8, gpu_type_order="fastest", migrate=True).provenance)
     >>> start_description(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, migration, placement first'
     """

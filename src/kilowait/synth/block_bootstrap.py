@@ -50,7 +50,7 @@ class BootstrapGenerator(Generator):
         # A block begins on any day from which it fits into the log; a log shorter than a block is one block.
         starts = np.arange(first_day, max(int(day[-1]) + 2 - days, first_day + 1))
         begin, end = np.searchsorted(day, starts), np.searchsorted(day, starts + days)
-        rng = stream(seed, f"synth.block_bootstrap.{layer}")
+        rng = stream(seed, f"synth.bootstrap.{layer}")
         next_day = first_day
         while True:
             same_weekday = np.flatnonzero((starts - next_day) % 7 == 0)

@@ -33,7 +33,7 @@ def energy_by_type(
     The types are those of `kilowait.cluster.gpu_speeds.gpu_types`; on a cluster with queues, groups that different
     queues may use are types of their own, as in the run.
 
-    >>> from kilowait.cluster.gpu_speeds import gpu_types, roofline
+    >>> from kilowait.cluster.gpu_speeds import gpu_types, roofline_speeds
     >>> cluster, model = Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[1], gpus=[1])
     >>> joules = energy_by_type(jobs, cluster, model, roofline_speeds(jobs, gpu_types(cluster)))

@@ -70,7 +70,7 @@ def empirical_distributions(real: Floats, synthetic: Floats, *, points: int = PO
     Kolmogorov-Smirnov distance.
 
     >>> empirical_distributions(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
-    Shares(at=(1.0, 2.0), real=(0.5, 1.0), synthetic=(0.0, 1.0), widest=1.0)
+    EmpiricalDistributions(at=(1.0, 2.0), real=(0.5, 1.0), synthetic=(0.0, 1.0), widest=1.0)
     """
     values, one, other = _below(real, synthetic)
     widest = int(np.abs(one - other).argmax())
