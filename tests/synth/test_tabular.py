@@ -222,7 +222,7 @@ def test_rare_categories_are_sampled_more_often_in_training():
 
 
 LEARNING = {
-    "ctgan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
+    "ctgan": {"steps": 600, "width": 64, "batch": 200, "rate": 2e-3},
     "tvae": {"steps": 300, "width": 64, "batch": 200, "rate": 5e-3, "latent": 8},
     "copulagan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
     "diffusion": {"steps": 250, "width": 64, "batch": 200, "rate": 5e-3},
@@ -260,7 +260,9 @@ class TestLearning:
     def test_bimodal_run_times(self, real_and_sample):
         used = real_and_sample[1]["runtime_s"] / real_and_sample[1]["estimate_s"]
         assert ((used < 0.2) | (used > 0.8)).mean() > 0.95
-        assert 0.3 < (used > 0.5).mean() < 0.7
+        # Processors differ in the last bits of float32, and adversarial training amplifies them: with 300 to 1,000 steps
+        # and three seeds the share was 0.20 to 0.73. A generator that loses one of the two modes has less than 0.05.
+        assert 0.15 < (used > 0.5).mean() < 0.85
 
     def test_hours_of_the_log(self, real_and_sample):
         moment = real_and_sample[1]["submit_s"]
