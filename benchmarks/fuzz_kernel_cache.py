@@ -153,7 +153,8 @@ def fuzz(cases: int, seed: int) -> Counter[str]:
     done = 0
     while done < cases:
         count = min(_CHILD_CASES, cases - done)
-        code = f"import json, benchmarks.fuzz_kernel_cache as f; print(json.dumps(f._run_cases({count}, {seed + done})))"
+        run = f"fuzz_kernel_cache._run_cases({count}, {seed + done})"
+        code = f"import json; from benchmarks import fuzz_kernel_cache; print(json.dumps({run}))"
         child = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=_CHILD_LIMIT_S, check=False
         )

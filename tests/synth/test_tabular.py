@@ -260,8 +260,8 @@ class TestLearning:
     def test_bimodal_run_times(self, real_and_sample):
         used = real_and_sample[1]["runtime_s"] / real_and_sample[1]["estimate_s"]
         assert ((used < 0.2) | (used > 0.8)).mean() > 0.95
-        # Processors differ in the last bits of float32, and adversarial training amplifies them: with 300 to 1,000 steps
-        # and three seeds the share was 0.20 to 0.73. A generator that loses one of the two modes has less than 0.05.
+        # Processors differ in the last bits of float32, and adversarial training amplifies them: with 300 to 1,000
+        # steps and three seeds the share was 0.20 to 0.73. A generator that loses one mode has less than 0.05.
         assert 0.15 < (used > 0.5).mean() < 0.85
 
     def test_hours_of_the_log(self, real_and_sample):
