@@ -77,7 +77,7 @@ test-bounds: setup ## the kernels' tests once more with every index checked
 	NUMBA_BOUNDSCHECK=1 KILOWAIT_REFERENCE_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(NOT_BOUNDS),$(KERNELS)) $(NOT_BOUNDS:%=--ignore %)
 
 bench: setup ## jobs per second, beside the reference simulator in the same run
-	@$(BIN)/kilowait bench
+	@$(BIN)/python -m benchmarks.speed simulator
 
 soak: setup ## the engine against the reference simulator on 200,000 random workloads; ten to twenty minutes
 	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2

@@ -15,7 +15,7 @@ import pytest
 import kilowait
 
 TERMS = {
-    "accounting", "behavior_cloning", "bench_training", "boosting", "cooling", "early_stopping", "encoding",
+    "accounting", "behavior_cloning", "boosting", "cooling", "early_stopping", "encoding",
     "load_matching", "load_shifting", "synthetic_training", "training",
 }  # fmt: skip
 """Gerunds that are terms of the field."""

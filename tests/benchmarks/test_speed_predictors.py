@@ -1,6 +1,6 @@
 """Tests of the predictor benchmark."""
 
-from kilowait.experiments.bench_predictors import predictor_speeds
+from benchmarks.speed.predictors import predictor_speeds
 
 
 def test_all_measurements_are_made_and_single_predictions_have_a_target():

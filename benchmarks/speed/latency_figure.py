@@ -16,7 +16,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 class LatencyMeasurement(Protocol):
-    """One measurement of `kilowait.experiments.bench_latency`."""
+    """One measurement of `benchmarks.speed.latency`."""
 
     @property
     def policy(self) -> str:

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks.speed.measurement import BenchResult
 from kilowait.cluster import Cluster
-from kilowait.experiments.bench import BenchResult
 from kilowait.experiments.evaluate_predictors import history_of
 from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import make_dataset

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.speed.latency import Latency, latencies, slope, slopes, standing_queue
+from benchmarks.speed.latency_figure import draw_latencies
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments.bench_latency import Latency, latencies, slope, slopes, standing_queue
-from kilowait.report.latency_figure import draw_latencies
 
 
 @pytest.mark.parametrize("policy", ["saf", "wfp3"])

@@ -1,8 +1,9 @@
 """Benchmark of power controls and energy accounting: run time relative to a plain run, from jobs to metrics.
 
-`python -m kilowait.experiments.bench_power_controls LOG quick|full`, called by `bench`, prints one ratio for each of
-`bench.POWER_CONTROLS`. It runs in a separate process because numpy sets its number of threads when it is imported: with
-several threads on a busy machine, waiting for other threads would take longer than short sums, also in the plain run.
+`python -m benchmarks.speed.power_controls LOG quick|full`, called by `simulator`, prints one ratio for each of
+`simulator.POWER_CONTROLS`. It runs in a separate process because numpy sets its number of threads when it is imported:
+with several threads on a busy machine, waiting for other threads would take longer than short sums, also in the plain
+run.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import sys
 from functools import partial
 
 import kilowait as kw
+from benchmarks.speed.measurement import interleaved_ratio
+from benchmarks.speed.simulator import NODES, POWER_CONTROLS, SEED
 from kilowait.energy import PowerModel
-from kilowait.experiments.bench import NODES, POWER_CONTROLS, SEED, interleaved_ratio
 from kilowait.jobs import JobTable
 
 __all__ = ["run_time_ratios"]
