@@ -12,9 +12,10 @@ from tests.oracle import recorded_starts
 
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import of, table
+from benchmarks.speed import other_simulators, simulator
+from benchmarks.speed.measurement import best_s
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.experiments import bench, bench_other_simulators
 from kilowait.policies import simulate
 
 __all__ = ["OTHERS", "results", "text"]
@@ -32,19 +33,19 @@ def results(sources: Sources, report_progress: Callable[[str], None]) -> dict[st
     """Measure jobs per second and compare start times; takes about 20 s."""
     if sources.oracles.resolve() != (sources.data.parent / "oracles").resolve():
         raise InputError(f"simulator-speed reads recorded results beside the data; {sources.oracles} is elsewhere")
-    jobs, cluster = sources.jobs(bench.LUBLIN_256), Cluster.from_nodes(NODES)
+    jobs, cluster = sources.jobs(simulator.LUBLIN_256), Cluster.from_nodes(NODES)
     results: dict[str, Any] = {
         "machine": {"python": platform.python_version(), "cpus": os.cpu_count(), "load": os.getloadavg()[0]},
         "speed": {},
         "agreement": [],
     }
-    first_jobs = jobs[: bench_other_simulators.REFERENCE_JOBS]
+    first_jobs = jobs[: other_simulators.REFERENCE_JOBS]
     for label in OTHERS:
         report_progress(f"measuring {label}")
-        policy, backfill, _ = bench.POLICIES[label]
-        ours_s = bench.best_s(partial(simulate, jobs, cluster, policy, backfill))
-        first_jobs_s = bench.best_s(partial(simulate, first_jobs, cluster, policy, backfill), quick=True)
-        reference_s = bench_other_simulators.reference_simulator_s(first_jobs, NODES, policy, backfill)
+        policy, backfill, _ = simulator.POLICIES[label]
+        ours_s = best_s(partial(simulate, jobs, cluster, policy, backfill))
+        first_jobs_s = best_s(partial(simulate, first_jobs, cluster, policy, backfill), quick=True)
+        reference_s = other_simulators.reference_simulator_s(first_jobs, NODES, policy, backfill)
         results["speed"][label] = {
             "jobs_per_s": len(jobs) / ours_s,
             "twin_times_slower": None if reference_s is None else reference_s / first_jobs_s,
@@ -88,7 +89,7 @@ def text(results: dict[str, Any]) -> str:
             table(["", "other simulator", "kilowait", "speed-up"], rows),
             "Speeds of others are per CPU second, recorded on a different machine; ours is per second of "
             "wall-clock time.\n"
-            f"The reference simulator was measured now, on the first {bench_other_simulators.REFERENCE_JOBS} jobs. "
+            f"The reference simulator was measured now, on the first {other_simulators.REFERENCE_JOBS} jobs. "
             "AccaSim does not enforce EASY's reservation.",
             table(["", "computed by", "starts equal", "mean wait", "mean bsld"], agreement),
         ]

@@ -13,8 +13,6 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.easy_plus_variants import Reading
 from benchmarks.reproduce.rlscheduler_rules import RULES, Job, commitments_of, starts_of
 
-from kilowait.experiments import bench
-
 
 def quiet(line: str) -> None:
     pass
@@ -181,7 +179,7 @@ def test_docs_show_the_command_output(page, rlscheduler_results, tsafrir_results
 
 
 def test_simulator_speed_prints_ratios_and_agreement(sources, page, monkeypatch):
-    monkeypatch.setattr(bench, "best_s", lambda call, **how: 0.01 if call() is not None else 0.0)
+    monkeypatch.setattr(simulator_speed, "best_s", lambda call, **how: 0.01 if call() is not None else 0.0)
     text = simulator_speed.text(simulator_speed.results(sources, quiet))
     assert "FCFS, pyss" in text.split("\n\n")[1]
     agreement = text.split("\n\n")[3]

@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.evaluate_predictors import evaluate_predictors, history_of
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import from_log
+from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.predict.walk_forward import RefitSchedule

@@ -17,7 +17,7 @@ from kilowait.experiments.prediction_report import (
     save_prediction_report,
 )
 from kilowait.predict.distribution import Distribution
-from kilowait.predict.known_times import request_s
+from kilowait.predict.job_history import request_s
 from kilowait.predict.runtime_predictions import predict_runtimes
 from tests.predict.test_runtime_predictions import QUICK, repetitive_log
 

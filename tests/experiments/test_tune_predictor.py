@@ -9,7 +9,7 @@ from kilowait.errors import InputError
 from kilowait.experiments.tune_predictor import ranking_loss, tune_predictor
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import default_settings
-from kilowait.predict.known_times import from_log
+from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from tests.predict.example_logs import repetitive_log
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features
-from kilowait.predict.known_times import KnownTimes
+from kilowait.predict.job_history import JobHistory
 
-Make = Callable[[JobTable, KnownTimes], Features]
+Make = Callable[[JobTable, JobHistory], Features]
 
 
-def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, KnownTimes]:
+def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, JobHistory]:
     """A log with many equal times, recurring users, and jobs that end late or never."""
     rng = np.random.default_rng(seed)
     submit_s = np.sort(rng.integers(0, 60, jobs) * 100.0)
@@ -35,10 +35,10 @@ def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, Kn
     )
     never = rng.random(jobs) < 0.05
     start_s = np.where(never, np.inf, submit_s + wait_s)
-    return table, KnownTimes("random", start_s, start_s + runtime_s)
+    return table, JobHistory("random", start_s, start_s + runtime_s)
 
 
-def leaking_features(make: Make, jobs: JobTable, times: KnownTimes, last: int, seed: int) -> list[str]:
+def leaking_features(make: Make, jobs: JobTable, times: JobHistory, last: int, seed: int) -> list[str]:
     """Features of jobs up to row `last` that change if the log is cut there, or if later events change."""
     reference = make(jobs, times)
     leaking = set()
@@ -58,8 +58,8 @@ def leaking_features(make: Make, jobs: JobTable, times: KnownTimes, last: int, s
 
 
 def with_changed_future(
-    jobs: JobTable, times: KnownTimes, last: int, now_s: float, seed: int
-) -> tuple[JobTable, KnownTimes]:
+    jobs: JobTable, times: JobHistory, last: int, now_s: float, seed: int
+) -> tuple[JobTable, JobHistory]:
     """The same log up to the submission of row `last`; later submissions, starts and ends are changed at random."""
     rng = np.random.default_rng(seed)
     count = len(jobs)

@@ -8,7 +8,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import BASELINES, predict_baseline
-from kilowait.predict.known_times import from_log
+from kilowait.predict.job_history import from_log
 from kilowait.predict.targets import runtime
 from tests.predict.no_lookahead import random_log, with_changed_future
 

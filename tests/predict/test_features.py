@@ -10,11 +10,11 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features, feature_table, runtime_feature_meaning, select_columns
-from kilowait.predict.known_times import KnownTimes, from_log
+from kilowait.predict.job_history import JobHistory, from_log
 from tests.predict.no_lookahead import leaking_features, random_log
 
 
-def features_of(jobs: JobTable, times: KnownTimes) -> Features:
+def features_of(jobs: JobTable, times: JobHistory) -> Features:
     return feature_table(jobs, times, 16)
 
 
@@ -26,7 +26,7 @@ def test_no_data_leakage(seed):
 
 
 def with_leaking_column(leak):
-    def make(jobs: JobTable, times: KnownTimes) -> Features:
+    def make(jobs: JobTable, times: JobHistory) -> Features:
         table = feature_table(jobs, times, 16)
         return replace(table, names=(*table.names, "leak"), values=np.column_stack([table.values, leak(jobs, times)]))
 

@@ -12,7 +12,7 @@ from kilowait.predict.boosting import BoostedTrees, BoostingSettings, Loss, fit_
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.fit import fit_until
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import from_log
+from kilowait.predict.job_history import from_log
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions_of_models
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, repetitive_log

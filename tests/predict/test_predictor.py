@@ -14,7 +14,7 @@ from kilowait.predict.boosting import BoostingSettings
 from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import from_log
+from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, load
 from kilowait.predict.runtime_predictions import OVERRUN, PLANNED

@@ -10,7 +10,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.predict.distribution import BIN_CENTERS, BIN_COUNT, Distribution, bin_of
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
-from kilowait.predict.known_times import from_log, request_s
+from kilowait.predict.job_history import from_log, request_s
 from kilowait.predict.runtime_predictions import predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, repetitive_log

@@ -12,7 +12,7 @@ from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import KnownTimes, from_log
+from kilowait.predict.job_history import JobHistory, from_log
 from kilowait.predict.models import PredictionModel, predictions_of_models
 from kilowait.predict.scores import score
 from kilowait.predict.target_features import feature_meaning, features_for
@@ -28,11 +28,11 @@ def with_energy(jobs: JobTable) -> JobTable:
     return jobs.with_columns(energy_j=np.where(jobs["job_id"] % 7 == 0, np.nan, joules))
 
 
-def wait_features(jobs: JobTable, times: KnownTimes) -> Features:
+def wait_features(jobs: JobTable, times: JobHistory) -> Features:
     return features_for(jobs, times, 16, wait(jobs, times))
 
 
-def energy_features(jobs: JobTable, times: KnownTimes) -> Features:
+def energy_features(jobs: JobTable, times: JobHistory) -> Features:
     jobs = with_energy(jobs)
     return features_for(jobs, times, 16, energy(jobs, times))
 
@@ -73,7 +73,7 @@ def test_wait_features():
     assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(np.log(20))
     assert np.exp(table.anchor).round(3).tolist() == [1, 1, round(20**0.5, 3)]  # both still run
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 0]
-    late_starts = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
+    late_starts = JobHistory("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
     table = wait_features(jobs, late_starts)
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 1]
     assert np.expm1(column(table, "longest_wait")).round().tolist() == [0, 0, 90]

@@ -97,7 +97,9 @@ def anonymize(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="F", help="Format: swf, csv, parquet or batsim; by default from the name of the --out file."
+            "--to",
+            metavar="FORMAT",
+            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
         ),
     ] = None,
     jobs: options.Jobs = None,

@@ -33,14 +33,14 @@ def describe(
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", "-c", metavar="C", help="Use the node counts of this cluster instead of the model's."
+            "--cluster", "-c", metavar="CLUSTER", help="Use the node counts of this cluster instead of the model's."
         ),
     ] = None,
     cooling: Annotated[
         str | None,
         typer.Option(
             "--cooling",
-            metavar="C",
+            metavar="COOLING",
             help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
             "economiser.",
         ),
@@ -48,12 +48,16 @@ def describe(
     temperature: Annotated[
         float,
         typer.Option(
-            "--outdoor-temperature", metavar="C", help="Outdoor temperature in °C, for cooling that depends on it."
+            "--outdoor-temperature",
+            metavar="CELSIUS",
+            help="Outdoor temperature in °C, for cooling that depends on it.",
         ),
     ] = 20.0,
     wet_bulb: Annotated[
         float,
-        typer.Option("--wet-bulb", metavar="C", help="Wet-bulb temperature in °C, for cooling that depends on it."),
+        typer.Option(
+            "--wet-bulb", metavar="CELSIUS", help="Wet-bulb temperature in °C, for cooling that depends on it."
+        ),
     ] = 15.0,
     json: options.Json = False,
 ) -> None:
@@ -78,18 +82,20 @@ def controls(
     trace: options.Trace,
     cluster: options.Cluster = "auto",
     power: Annotated[
-        str, typer.Option(metavar="P", help="Power model: a preset, a TOML file, or auto: the cluster's own.")
+        str, typer.Option(metavar="MODEL", help="Power model: a preset, a TOML file, or auto: the cluster's own.")
     ] = "auto",
     policy: Annotated[
         str,
-        typer.Option("--policy", "-p", metavar="P", help="Policy that orders the wait queue, as in kilowait simulate."),
+        typer.Option(
+            "--policy", "-p", metavar="POLICY", help="Policy that orders the wait queue, as in kilowait simulate."
+        ),
     ] = "fcfs",
     backfill: Annotated[
         str | None,
         typer.Option(
             "--backfill",
             "-b",
-            metavar="B",
+            metavar="MODE",
             help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation; by default "
             "easy, on GPU clusters none.",
             show_default=False,

@@ -23,7 +23,7 @@ def export(
         Path, typer.Argument(help="Network written by kilowait train: its folder or agent.pt.", show_default=False)
     ],
     to: Annotated[
-        str, typer.Option("--to", metavar="F", help="Format: onnx, torchscript, or pt2 (torch.export).")
+        str, typer.Option("--to", metavar="FORMAT", help="Format: onnx, torchscript, or pt2 (torch.export).")
     ] = "onnx",
     out: Annotated[
         Path | None,

@@ -91,7 +91,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         "-c",
-        metavar="C",
+        metavar="CLUSTER",
         help="Cluster: a preset (see kilowait clusters), nodes:N, a TOML file, a CSV list of nodes, or auto: the size "
         "that the log states.",
     ),
@@ -109,7 +109,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="F",
+        metavar="FORMAT",
         help="Format of the log: swf, sacct, events, csv, parquet; for GPU clusters openb, pai, spot, philly, helios, "
         "supercloud, google2011, google2019. Detected from the content by default.",
     ),
@@ -117,7 +117,7 @@ Format = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")]
 Load = Annotated[
     float | None,
-    typer.Option("--load", metavar="X", help="Scale the times between arrivals to this offered load, e.g. 0.9."),
+    typer.Option("--load", metavar="TARGET", help="Scale the times between arrivals to this offered load, e.g. 0.9."),
 ]
 IgnoreDependencies = Annotated[
     bool,
@@ -139,7 +139,7 @@ BackfillDepth = Annotated[
     typer.Option(
         "--backfill",
         "-b",
-        metavar="B",
+        metavar="MODE",
         help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation.",
     ),
 ]
@@ -147,7 +147,7 @@ BackfillOrder = Annotated[
     str | None,
     typer.Option(
         "--backfill-order",
-        metavar="P",
+        metavar="POLICY",
         help="Policy that orders backfill candidates, e.g. sjf. By default the policy of the queue.",
     ),
 ]
@@ -182,7 +182,7 @@ Placement = Annotated[
     str | None,
     typer.Option(
         "--placement",
-        metavar="P",
+        metavar="RULE",
         help="Where a job is placed. Clusters of whole nodes: first (first node group that fits) or balance (the "
         "emptiest group). GPU clusters: first, best, worst, consolidate, random, dot-product, gpu-packing, "
         "gpu-clustering, fgd, capacity; see kilowait clusters --gpus. By default first, or what the policy prefers.",
@@ -270,7 +270,7 @@ GpuSpeeds = Annotated[
     str,
     typer.Option(
         "--gpu-speeds",
-        metavar="S",
+        metavar="SPEEDS",
         help="GPU clusters: speed of a job on each GPU type: auto (measured if known, else roofline, else 1), "
         "roofline, none (all 1), or a file of throughputs in Gavel's format.",
     ),
@@ -279,7 +279,7 @@ RuntimePredictor = Annotated[
     str | None,
     typer.Option(
         "--runtime-predictor",
-        metavar="P",
+        metavar="MODEL",
         help="Predict run times: forest (refitted weekly on completed jobs; needs kilowait[predict]), last2, or a "
         "folder written by kilowait predict fit. Policies order jobs by the prediction and reservations use a safe "
         "upper bound; jobs are still killed only at the user's limit.",
@@ -293,7 +293,7 @@ Power = Annotated[
     str | None,
     typer.Option(
         "--power",
-        metavar="P",
+        metavar="MODEL",
         help="Account for energy with this power model: a preset (polaris, mira, theta, ...), a TOML file, or auto: "
         "the model of the cluster.",
     ),
@@ -302,7 +302,7 @@ PowerPredictor = Annotated[
     str | None,
     typer.Option(
         "--power-predictor",
-        metavar="P",
+        metavar="MODEL",
         help="With --power: predicted power of jobs, used by power controls before a job has run: a model of kilowait "
         "predict score (forest, recent, boosting:mean, forest:quantile:0.9, ...), a folder written by kilowait "
         "predict fit --target power, or model: the power model's own value. Energy accounting always uses measured "
@@ -346,7 +346,7 @@ Cooling = Annotated[
     str | None,
     typer.Option(
         "--cooling",
-        metavar="C",
+        metavar="COOLING",
         help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
         "economiser.",
     ),
@@ -355,7 +355,7 @@ CoolingWithoutWeather = Annotated[
     str | None,
     typer.Option(
         "--cooling",
-        metavar="C",
+        metavar="COOLING",
         help="Cooling model that replaces the one of the power model: pue:1.2 or supply-air (models that need weather "
         "data are available in kilowait simulate and compare).",
     ),
@@ -364,7 +364,7 @@ Utilization = Annotated[
     str | None,
     typer.Option(
         "--utilization",
-        metavar="U",
+        metavar="FRACTION",
         help="Utilization of jobs whose log has none: cpu=0.8,gpu=0.5; or names of columns. Default: full load.",
     ),
 ]
@@ -372,7 +372,7 @@ Forecast = Annotated[
     str,
     typer.Option(
         "--forecast",
-        metavar="F",
+        metavar="FORECAST",
         help="Forecast used by load shifting: perfect, persistence, or noisy:GRID with the errors measured for a grid.",
     ),
 ]
@@ -394,7 +394,7 @@ TestFraction = Annotated[
     float,
     typer.Option(
         "--test-fraction",
-        metavar="X",
+        metavar="FRACTION",
         min=0.01,
         max=1.0,
         help="Share of the jobs, taken from the end of the log, used for testing; 0.3: 30 %.",

@@ -63,7 +63,7 @@ def pareto(
         str | None,
         typer.Option(
             "--power-controls",
-            metavar="L",
+            metavar="CONTROLS",
             help="With --power: power controls that the agent may use; by default those it was trained with.",
             show_default=False,
         ),

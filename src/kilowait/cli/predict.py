@@ -27,7 +27,7 @@ Target = Annotated[
     typer.Option(
         "--target",
         "-t",
-        metavar="T",
+        metavar="TARGET",
         help="What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).",
     ),
 ]
@@ -53,7 +53,10 @@ LabelSource = Annotated[
 PowerModel = Annotated[
     str | None,
     typer.Option(
-        "--power", metavar="P", help="Power model for power and energy: a preset or a TOML file.", show_default=False
+        "--power",
+        metavar="MODEL",
+        help="Power model for power and energy: a preset or a TOML file.",
+        show_default=False,
     ),
 ]
 Folder = Annotated[
@@ -212,7 +215,7 @@ def fit(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the predictor.", show_default=False)
     ],
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="M", help="Prediction model, as in kilowait predict score.")
+        str, typer.Option("--model", "-m", metavar="MODEL", help="Prediction model, as in kilowait predict score.")
     ] = "forest",
     target: Target = "runtime",
     tune: Annotated[

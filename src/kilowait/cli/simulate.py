@@ -31,7 +31,7 @@ def simulate(
         typer.Option(
             "--policy",
             "-p",
-            metavar="P",
+            metavar="POLICY",
             help="Policy that orders the wait queue: a name of kilowait policies, agent:PATH for a trained agent, or "
             "rule:FILE.py:NAME for your own function.",
         ),
@@ -41,7 +41,7 @@ def simulate(
         typer.Option(
             "--backfill",
             "-b",
-            metavar="B",
+            metavar="MODE",
             help="Backfilling: none, easy (the default), conservative, or the number of jobs that get a reservation; "
             "on GPU clusters none (the default) or skip.",
             show_default=False,
@@ -76,7 +76,7 @@ def simulate(
         str,
         typer.Option(
             "--power-controls",
-            metavar="L",
+            metavar="CONTROLS",
             help="With --power: power controls, joined by +: sleep=break-even (node sleep), dvfs=1.1 (DVFS with at "
             "most 10 % longer run times), shift=carbon_time:6h (load shifting), budget=80% (power budget); or none; or "
             "all.",

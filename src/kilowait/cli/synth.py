@@ -59,7 +59,7 @@ def fit(
     trace: options.Trace,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the generator.")],
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="M", help="Generator; see kilowait synth list.")
+        str, typer.Option("--model", "-m", metavar="MODEL", help="Generator; see kilowait synth list.")
     ] = "transformer",
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same generator.")
@@ -75,7 +75,7 @@ def fit(
     device: Annotated[
         str,
         typer.Option(
-            "--device", metavar="D", help="Device of the training: cpu, cuda, or auto: a GPU if there is one."
+            "--device", metavar="DEVICE", help="Device of the training: cpu, cuda, or auto: a GPU if there is one."
         ),
     ] = "auto",
     resume: Annotated[
@@ -135,7 +135,7 @@ def sample(
     jobs: Annotated[int | None, typer.Option("--jobs", "-n", metavar="N", min=1, help="Number of jobs.")] = None,
     days: Annotated[
         float | None,
-        typer.Option("--days", metavar="D", help="Instead of --jobs: number of days; may be more than the log has."),
+        typer.Option("--days", metavar="DAYS", help="Instead of --jobs: number of days; may be more than the log has."),
     ] = None,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same jobs.")
@@ -144,7 +144,7 @@ def sample(
         float | None,
         typer.Option(
             "--load",
-            metavar="X",
+            metavar="TARGET",
             help="Offered load, up to 1.5: scales the number of jobs per day and keeps the daily pattern.",
         ),
     ] = None,
@@ -187,7 +187,9 @@ def sample(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="F", help="Format: swf, csv, parquet or batsim; by default from the name of the --out file."
+            "--to",
+            metavar="FORMAT",
+            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
         ),
     ] = None,
     allow_pickle_with: Annotated[

@@ -165,12 +165,12 @@ def carbon(
     service: Annotated[str, typer.Argument(metavar="SERVICE", help="gb (carbonintensity.org.uk) or electricity-maps.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write; new values are added.")],
     zone: Annotated[
-        str | None, typer.Option("--zone", metavar="Z", help="electricity-maps: zone, e.g. DE.", show_default=False)
+        str | None, typer.Option("--zone", metavar="ZONE", help="electricity-maps: zone, e.g. DE.", show_default=False)
     ] = None,
     region: Annotated[
         int | None,
         typer.Option(
-            "--region", metavar="N", help="gb: region, 1 to 17; by default the whole country.", show_default=False
+            "--region", metavar="ID", help="gb: region, 1 to 17; by default the whole country.", show_default=False
         ),
     ] = None,
     since: Annotated[
@@ -339,7 +339,7 @@ def label(
         str | None,
         typer.Option(
             "--timezone",
-            metavar="Z",
+            metavar="ZONE",
             help="Time zone of a log whose times have none, e.g. Europe/Berlin.",
             show_default=False,
         ),

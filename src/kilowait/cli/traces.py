@@ -73,7 +73,7 @@ def convert(
         str | None,
         typer.Option(
             "--to",
-            metavar="F",
+            metavar="FORMAT",
             help="Format: swf, csv, parquet, batsim or batsim-platform; by default from the name of OUT.",
         ),
     ] = None,

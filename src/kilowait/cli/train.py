@@ -45,13 +45,13 @@ def train(
         str,
         typer.Option(
             "--algo",
-            metavar="A",
+            metavar="NAME",
             help="Training algorithm: cma-es (an evolution strategy that searches the weights of a linear priority "
             "score), or, for neural networks, ppo, a2c, d3qn, sac.",
         ),
     ] = CMA_ES,
     network: Annotated[
-        str, typer.Option("--network", metavar="N", help="Network architecture: kernel, attention or gat.")
+        str, typer.Option("--network", metavar="NAME", help="Network architecture: kernel, attention or gat.")
     ] = "kernel",
     cluster: options.Cluster = "auto",
     seed: Annotated[
@@ -72,7 +72,7 @@ def train(
         float,
         typer.Option(
             "--max-slowdown-ratio",
-            metavar="F",
+            metavar="RATIO",
             help="cma-es with --power: the mean slowdown may be at most F times that of SAF without power controls.",
         ),
     ] = 1.1,
@@ -145,7 +145,7 @@ def train(
         float,
         typer.Option(
             "--initial-load-factor",
-            metavar="F",
+            metavar="FACTOR",
             help="Networks: arrivals are F times as fast at the start of the training and reach the rate of the log "
             "half way.",
         ),
@@ -154,7 +154,7 @@ def train(
         str | None,
         typer.Option(
             "--expert",
-            metavar="P",
+            metavar="POLICY",
             help="Networks: begin with behavior cloning of this policy, e.g. saf or "
             "lookahead:base=saf:width=8:depth=32.",
         ),
@@ -167,7 +167,7 @@ def train(
     synthetic_share: train_synthetic.SyntheticShareOption = None,
     synthetic_curriculum: train_synthetic.CurriculumOption = None,
     synthetic_jobs: train_synthetic.SyntheticJobsOption = None,
-    device: Annotated[str, typer.Option("--device", metavar="D", help="Networks: device, cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="Networks: device, cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
         typer.Option(
@@ -193,7 +193,7 @@ def train(
         str,
         typer.Option(
             "--power-controls",
-            metavar="L",
+            metavar="CONTROLS",
             help="With --power: power controls that the agent may use, joined by +: sleep=break-even, dvfs=1.3 (the "
             "slowest state it may choose), budget=80%; all: every control that the cluster supports.",
         ),

@@ -38,7 +38,7 @@ SyntheticShareOption = Annotated[
     float | None,
     typer.Option(
         "--synthetic-share",
-        metavar="F",
+        metavar="FRACTION",
         help="With --synthetic: share of the training windows or episodes that contain synthetic jobs; by default 0.5; "
         "1: synthetic only.",
         show_default=False,
@@ -48,7 +48,7 @@ CurriculumOption = Annotated[
     str | None,
     typer.Option(
         "--synthetic-curriculum",
-        metavar="C",
+        metavar="ORDER",
         help="With --synthetic: mixed (the default), or synthetic-first: only synthetic jobs in the first part of the "
         "training, as long as their share.",
         show_default=False,

@@ -29,10 +29,10 @@ def tune(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for best.toml, results.json and study.db.")
     ],
     algo: Annotated[
-        str, typer.Option("--algo", metavar="A", help="Training algorithm: ppo, a2c, d3qn or sac.")
+        str, typer.Option("--algo", metavar="NAME", help="Training algorithm: ppo, a2c, d3qn or sac.")
     ] = "ppo",
     network: Annotated[
-        str, typer.Option("--network", metavar="N", help="Network architecture: kernel, attention or gat.")
+        str, typer.Option("--network", metavar="NAME", help="Network architecture: kernel, attention or gat.")
     ] = "kernel",
     trials: Annotated[
         int, typer.Option("--trials", metavar="N", min=1, help="Number of trials, including those before --resume.")
@@ -71,7 +71,7 @@ def tune(
         int, typer.Option("--windows", "-w", metavar="N", min=1, help="Validation windows that rank the trials.")
     ] = 16,
     window: options.Window = 1024,
-    device: Annotated[str, typer.Option("--device", metavar="D", help="Device: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="Device: cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the search in this folder, interrupted or finished.")
     ] = False,

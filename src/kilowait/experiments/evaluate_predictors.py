@@ -21,7 +21,7 @@ from kilowait.experiments.gpu_options import default_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.known_times import KnownTimes, from_log, from_run
+from kilowait.predict.job_history import JobHistory, from_log, from_run
 from kilowait.predict.models import ModelPredictions, PredictionModel, predictions_of_models
 from kilowait.predict.scores import METRICS, PredictionScores, coverage, losses, score, scores_by_class
 from kilowait.predict.walk_forward import Refit, RefitSchedule
@@ -86,7 +86,7 @@ class PredictorComparison:
         return asdict(self)
 
 
-def history_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
+def history_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, JobHistory, tuple[str, ...]]:
     """The jobs, their start and end times, and notes for the user.
 
     Args:

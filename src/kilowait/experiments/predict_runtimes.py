@@ -20,7 +20,7 @@ from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import make_dataset
-from kilowait.predict.known_times import KnownTimes, from_run, request_s
+from kilowait.predict.job_history import JobHistory, from_run, request_s
 from kilowait.predict.past_events import PastEvents, group_keys
 from kilowait.predict.predictor import load
 from kilowait.predict.runtime_predictions import predict_runtimes
@@ -61,7 +61,7 @@ def check_predictor(predictor: str) -> None:
         raise UnknownNameError("predictor (no folder of that name either)", predictor, PREDICTORS)
 
 
-def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
+def first_replay(jobs: JobTable, cluster: Cluster) -> JobHistory:
     """Start and end times of a simulation with fcfs and the users' estimates."""
     backfill = "skip" if cluster.node_level else default_backfill(False)
     return from_run(simulate(jobs, cluster, "fcfs", backfill, on_oversized="drop"))
@@ -125,7 +125,7 @@ def with_requests(jobs: JobTable) -> JobTable:
     return jobs.with_columns(estimate_s=requested_s, **dict.fromkeys(ADDED_COLUMNS))
 
 
-def last_two(jobs: JobTable, times: KnownTimes) -> dict[str, Any]:
+def last_two(jobs: JobTable, times: JobHistory) -> dict[str, Any]:
     """EASY++ prediction: the mean of the user's last two ended jobs, at most the request; else the request."""
     request = request_s(jobs)
     ended_jobs = PastEvents(group_keys(jobs.column("user")), times.end_s, jobs["submit_s"])

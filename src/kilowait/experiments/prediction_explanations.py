@@ -20,7 +20,7 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.feature_text import feature_value_text
 from kilowait.predict.features import runtime_feature_meaning
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
-from kilowait.predict.known_times import KnownTimes, request_s
+from kilowait.predict.job_history import JobHistory, request_s
 from kilowait.predict.runtime_predictions import RuntimePredictions
 from kilowait.predict.walk_forward import RefitSchedule
 from kilowait.rng import stream
@@ -43,7 +43,7 @@ class ForestData:
     """Training data of the forests of a walk-forward prediction, with which each forest can be refitted."""
 
     jobs: JobTable
-    history: KnownTimes
+    history: JobHistory
     predictions: RuntimePredictions
     schedule: RefitSchedule
     settings: ForestSettings | None

@@ -24,7 +24,7 @@ from kilowait.experiments.predict_runtimes import PREDICTORS, first_replay, last
 from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, feature_importance_of
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import request_s
+from kilowait.predict.job_history import request_s
 from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 

@@ -5,7 +5,7 @@ from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.features import Features, feature_table
-from kilowait.predict.known_times import KnownTimes, from_log, from_run
+from kilowait.predict.job_history import JobHistory, from_log, from_run
 from kilowait.predict.models import ModelPredictions, PredictionModel, predictions_of_models
 from kilowait.predict.predictor import Prediction, Predictor, load
 from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
@@ -27,7 +27,7 @@ __all__ = [
     "ModelPredictions",
     "PredictionScores",
     "Target",
-    "KnownTimes",
+    "JobHistory",
     "make_dataset",
     "explain",
     "feature_table",

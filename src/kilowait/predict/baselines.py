@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import first_known, nearest_median
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, request_s
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, request_s
 from kilowait.predict.past_events import PastEvents, row_median
 from kilowait.predict.target_features import all_job_keys
 from kilowait.predict.targets import DEFAULT_NODE_W, Target
@@ -43,7 +43,7 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
         target: of these jobs.
 
     >>> from kilowait.predict.targets import runtime
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3],
     ...     submit_s=[0, 100, 200],

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features
-from kilowait.predict.known_times import KnownTimes
+from kilowait.predict.job_history import JobHistory
 from kilowait.predict.target_features import features_for
 from kilowait.predict.targets import Target, runtime
 
@@ -23,7 +23,7 @@ class Dataset:
     """Features and target of one prediction problem, one row per job."""
 
     jobs: JobTable
-    times: KnownTimes
+    times: JobHistory
     target: Target
     features: Features
 
@@ -49,7 +49,7 @@ class Dataset:
         )
 
 
-def make_dataset(jobs: JobTable, times: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
+def make_dataset(jobs: JobTable, times: JobHistory, nodes: int, target: Target | None = None) -> Dataset:
     """Features and target of these jobs.
 
     Args:
@@ -58,7 +58,7 @@ def make_dataset(jobs: JobTable, times: KnownTimes, nodes: int, target: Target |
         nodes: of the machine.
         target: what to predict; the run time unless given.
 
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[90], nodes=[1], wait_s=[0])
     >>> make_dataset(jobs, from_log(jobs), 4).target.name
     'runtime'

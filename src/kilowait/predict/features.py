@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, JobHistory, request_s
 from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 
 __all__ = [
@@ -117,7 +117,7 @@ def runtime_feature_meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=KINDS[kind])
 
 
-def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
+def feature_table(jobs: JobTable, times: JobHistory, nodes: int) -> Features:
     """Features of each job known at its submission, given the start and end times of all jobs.
 
     Args:
@@ -128,7 +128,7 @@ def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 99], runtime_s=[60, 50], estimate_s=[3600, 3600], nodes=[1, 1], wait_s=[0, 0]
     ... )
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> table = feature_table(jobs, from_log(jobs), nodes=4)
     >>> float(np.exp(table.anchor[1]).round())  # the run time of the user's previous job
     60.0
@@ -220,7 +220,7 @@ def _submission_features(jobs: JobTable, request: Floats, anchor: Floats) -> dic
 
 
 def _history_features(
-    jobs: JobTable, times: KnownTimes, kind: str, key: Ints, ended: PastEvents, log_runtime: Floats, anchor: Floats
+    jobs: JobTable, times: JobHistory, kind: str, key: Ints, ended: PastEvents, log_runtime: Floats, anchor: Floats
 ) -> Mapping[str, Floats]:
     """Statistics of earlier jobs of a kind."""
     submit_s, mean_jobs = jobs["submit_s"], MEAN_JOBS.get(kind, 30)
@@ -257,7 +257,7 @@ def _history_features(
 
 
 def _machine_features(
-    jobs: JobTable, times: KnownTimes, request: Floats, nodes_requested: Floats, nodes: int
+    jobs: JobTable, times: JobHistory, request: Floats, nodes_requested: Floats, nodes: int
 ) -> Mapping[str, Floats]:
     """Utilization and backlog of the machine, and whether the user repeats the previous request."""
     submit_s = jobs["submit_s"]

@@ -34,7 +34,7 @@ class ModelCard:
     data: str
     """Name of the log."""
     history: str
-    """Source of start and end times, as in `KnownTimes.name`."""
+    """Source of start and end times, as in `JobHistory.name`."""
     nodes: int
     """Number of nodes of the machine."""
     first_s: float

@@ -13,7 +13,7 @@ from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.distribution import BIN_COUNT, Distribution, bin_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, fit_forest
-from kilowait.predict.known_times import KnownTimes
+from kilowait.predict.job_history import JobHistory
 from kilowait.predict.walk_forward import Refit, RefitSchedule, WalkForwardResult, walk_forward
 
 __all__ = ["RuntimePredictions", "predict_runtimes", "predict_distributions"]
@@ -73,7 +73,7 @@ class RuntimePredictions:
 
 def predict_runtimes(
     jobs: JobTable,
-    times: KnownTimes,
+    times: JobHistory,
     nodes: int,
     *,
     seed: int = 0,

@@ -16,7 +16,7 @@ from kilowait.errors import UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import KINDS, Features, feature_table, first_known, job_keys, nearest_median
 from kilowait.predict.features import runtime_feature_meaning as meaning_of_job
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, JobHistory, request_s
 from kilowait.predict.past_events import Ints, PastEvents, group_keys, row_median
 from kilowait.predict.targets import Target
 
@@ -65,7 +65,7 @@ def feature_meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=kinds[kind])
 
 
-def features_for(jobs: JobTable, times: KnownTimes, nodes: int, target: Target) -> Features:
+def features_for(jobs: JobTable, times: JobHistory, nodes: int, target: Target) -> Features:
     """Features of each job known at its submission, for this target.
 
     Args:
@@ -115,7 +115,7 @@ def all_job_keys(jobs: JobTable) -> dict[str, Ints]:
     return keys
 
 
-def _queue_features(jobs: JobTable, times: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
+def _queue_features(jobs: JobTable, times: JobHistory, nodes: int, size: Ints) -> Mapping[str, Floats]:
     """Length and age of the wait queue, and remaining work of running jobs."""
     submit_s, everyone = jobs["submit_s"], np.zeros(len(jobs), np.int64)
     first_s = submit_s[0] if len(jobs) else 0.0

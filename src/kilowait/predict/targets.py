@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, JobHistory, request_s
 
 __all__ = ["TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
 
@@ -58,10 +58,10 @@ class Target:
         return np.asarray(np.log(np.maximum(self.values, 1.0) / self.scale), np.float64)
 
 
-def runtime(jobs: JobTable, times: KnownTimes) -> Target:
+def runtime(jobs: JobTable, times: JobHistory) -> Target:
     """The run time, seconds: known when a job has ended, limited by the user's request.
 
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], estimate_s=[90], nodes=[2], wait_s=[10])
     >>> target = runtime(jobs, from_log(jobs))
     >>> target.known_s.tolist(), target.max_value.tolist()
@@ -82,12 +82,12 @@ def runtime(jobs: JobTable, times: KnownTimes) -> Target:
     )
 
 
-def wait(jobs: JobTable, times: KnownTimes) -> Target:
+def wait(jobs: JobTable, times: JobHistory) -> Target:
     """The wait between submission and start, seconds; below 1 s it counts as 1 s.
 
     It is known when a job has started, so running jobs count too.
 
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[5, 5], runtime_s=[60, 60], nodes=[2, 2], wait_s=[10, 0])
     >>> wait(jobs, from_log(jobs)).values.tolist()
     [10.0, 1.0]
@@ -109,7 +109,7 @@ def wait(jobs: JobTable, times: KnownTimes) -> Target:
 
 def power(
     jobs: JobTable,
-    times: KnownTimes,
+    times: JobHistory,
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
@@ -128,7 +128,7 @@ def power(
         min_w: minimum measured mean power per node; lower values are treated as meter faults.
         max_w: maximum; higher values are treated as meter faults.
 
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[10, 10], nodes=[2, 2], energy_j=[2000, 0], wait_s=[0, 0]
     ... )
@@ -153,7 +153,7 @@ def power(
 
 def energy(
     jobs: JobTable,
-    times: KnownTimes,
+    times: JobHistory,
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
@@ -164,7 +164,7 @@ def energy(
 
     A measured energy counts if it is above 0 and at most `max_w` per node on average.
 
-    >>> from kilowait.predict.known_times import from_log
+    >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[2], wait_s=[0])
     >>> energy(jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")).values.round().tolist()
     [38380.0]
@@ -189,7 +189,7 @@ TARGETS: dict[str, Callable[..., Target]] = {"runtime": runtime, "wait": wait, "
 """Prediction targets by name."""
 
 
-def target_of(name: str, jobs: JobTable, times: KnownTimes, **options: object) -> Target:
+def target_of(name: str, jobs: JobTable, times: JobHistory, **options: object) -> Target:
     """A target by name; `options` are the keyword arguments of `power` and `energy`."""
     if name not in TARGETS:
         raise UnknownNameError("target", name, TARGETS)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["UNKNOWN_REQUEST_S", "KnownTimes", "from_log", "request_s", "from_run"]
+__all__ = ["UNKNOWN_REQUEST_S", "JobHistory", "from_log", "request_s", "from_run"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,7 +19,7 @@ UNKNOWN_REQUEST_S = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
-class KnownTimes:
+class JobHistory:
     """Start and end times of the jobs of a table, in its order, seconds in log time; inf: never."""
 
     name: str
@@ -27,12 +27,12 @@ class KnownTimes:
     start_s: Floats
     end_s: Floats
 
-    def __getitem__(self, rows: slice) -> KnownTimes:
+    def __getitem__(self, rows: slice) -> JobHistory:
         """The times of some of the jobs."""
-        return KnownTimes(self.name, self.start_s[rows], self.end_s[rows])
+        return JobHistory(self.name, self.start_s[rows], self.end_s[rows])
 
 
-def from_log(jobs: JobTable) -> KnownTimes:
+def from_log(jobs: JobTable) -> JobHistory:
     """Start and end times from the log: each job starts after its recorded wait.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], nodes=[1], wait_s=[10])
@@ -47,10 +47,10 @@ def from_log(jobs: JobTable) -> KnownTimes:
             "use the history of a simulation instead"
         )
     start_s = jobs["submit_s"] + wait_s
-    return KnownTimes("log", start_s, start_s + jobs["runtime_s"])
+    return JobHistory("log", start_s, start_s + jobs["runtime_s"])
 
 
-def from_run(log: ExecutionLog) -> KnownTimes:
+def from_run(log: ExecutionLog) -> JobHistory:
     """Start and end times from a simulation.
 
     Jobs that never started neither start nor end.
@@ -58,7 +58,7 @@ def from_run(log: ExecutionLog) -> KnownTimes:
     records = log.jobs()
     start_s, end_s = (np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s"))
     backfill = f", backfill {log.run['backfill']}" if "backfill" in log.run else ""  # GPU clusters have none
-    return KnownTimes(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
+    return JobHistory(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
 
 
 def request_s(jobs: JobTable) -> Floats:
