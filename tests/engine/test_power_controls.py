@@ -10,7 +10,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import PowerControls, SleepPolicy
-from kilowait.engine import initial_state_with_power_controls, simulator
+from kilowait.engine import initial_state_with_power_controls, jit_entry_with_power_controls, simulator
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
@@ -37,6 +37,14 @@ def rows(states: NodeStates | None) -> list[tuple[float, int, int, int]]:
 
 def steps_of(log: ExecutionLog) -> list[tuple[float, int, int, int]]:
     return [] if log.states is None else rows(log.states)
+
+
+def test_no_compilation_is_announced_when_the_kernel_is_in_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    jit_entry_with_power_controls.compiled_power_kernel("run")
+    jit_entry_with_power_controls.compiled_power_kernel.cache_clear()
+    caplog.clear()
+    jit_entry_with_power_controls.compiled_power_kernel("run")
+    assert "compiling" not in caplog.text
 
 
 @pytest.mark.parametrize("depth", [1, 2, None], ids=["easy", "2", "conservative"])

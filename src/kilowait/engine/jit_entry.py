@@ -136,7 +136,7 @@ def compiled_kernel(name: str) -> Callable[..., Any]:
         "hold": (_hold, types.void(state, job, types.float64)),
     }
     function, signature = table[name]
-    if name.startswith("run") and not is_compiled(name):
+    if name.startswith("run") and not is_compiled(function):
         logging.getLogger("kilowait").warning("compiling the simulator, once, for about 20 s%s", cache_location_text())
     return compile_entry(function, signature)
 

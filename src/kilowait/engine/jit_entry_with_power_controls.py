@@ -143,7 +143,7 @@ def compiled_power_kernel(name: str) -> Callable[..., Any]:
         "sleep": (_sleep, types.int64(state, job, job)),
     }
     function, signature = table[name]
-    if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
+    if name.startswith("run") and not is_compiled(function):
         logging.getLogger("kilowait").warning(
             "compiling the simulator with power controls, once, for about a minute%s", cache_location_text()
         )

@@ -92,7 +92,7 @@ def compiled_gpu_kernel(name: str) -> Callable[..., Any]:
         "migrate": (_migrate, types.boolean(state, job, job)),
     }
     function, signature = table[name]
-    if name == "run" and not is_compiled(name, "gpu/event_loop"):
+    if name == "run" and not is_compiled(function):
         logging.getLogger("kilowait").warning(
             "compiling the GPU simulator, once, for about half a minute%s", cache_location_text()
         )

@@ -65,12 +65,12 @@ def cache_folder(package: str = "engine") -> Path | None:
     return usable_folder(digest.hexdigest()[:16])
 
 
-def is_compiled(run: str = "run", where: str = "kernels/event_loop") -> bool:
-    """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
-    folder, file = where.split("/")
+def is_compiled(function: Any) -> bool:
+    """Whether an entry function can be used without compiling it first: the cache of the engine holds it."""
+    source = Path(function.__code__.co_filename)
     kernels = cache_folder()
-    kept = kernels is not None and any(kernels.glob(f"{folder}_*/{file}.{run}-*.nbc"))
-    return bool(numba.config.DISABLE_JIT) or kept
+    pattern = f"{source.parent.name}_*/{source.stem}.{function.__name__}-*.nbc"
+    return bool(numba.config.DISABLE_JIT) or (kernels is not None and any(kernels.glob(pattern)))
 
 
 def cache_location_text() -> str:
