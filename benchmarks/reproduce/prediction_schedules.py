@@ -31,7 +31,7 @@ from kilowait.agents.linear_batch.agent import load_linear_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyScores, pairwise_tests, split
-from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
+from kilowait.experiments.predicted_runtimes import with_predicted_runtimes, with_requests
 from kilowait.jobs import JobTable
 
 __all__ = ["measure", "result", "text"]

@@ -32,7 +32,7 @@ from kilowait.agents.linear_batch.agent import LinearAgent, default_weights
 from kilowait.cluster import Cluster
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
-from kilowait.experiments.predict_runtimes import first_replay
+from kilowait.experiments.predicted_runtimes import first_replay
 from kilowait.jobs import JobTable
 from kilowait.predict.runtime_predictions import predict_runtimes
 from kilowait.rng import stream

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kilowait.evaluation.comparison import Comparison, cut_windows, split
     from kilowait.experiments.compare import compare
     from kilowait.experiments.evaluate import evaluate
-    from kilowait.experiments.predict_runtimes import with_predicted_runtimes as predict_runtimes
+    from kilowait.experiments.predicted_runtimes import with_predicted_runtimes as predict_runtimes
     from kilowait.experiments.train import train
     from kilowait.jobs import ExecutionLog, JobTable
     from kilowait.policies import policy, simulate
@@ -38,7 +38,7 @@ _HOME = {
     "Policy": "engine.policy",
     "RunInputs": "engine.policy",
     "account_energy": "energy",
-    "predict_runtimes": "experiments.predict_runtimes:with_predicted_runtimes",
+    "predict_runtimes": "experiments.predicted_runtimes:with_predicted_runtimes",
     "write_report": "report",
     "Cluster": "cluster",
     "JobTable": "jobs",

@@ -39,7 +39,7 @@ def test_features(kilowait, log, tmp_path):
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.num_rows == 900 and table["user_last"].null_count > 0
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
-    args = ("--target", "wait", "--history", "simulated", "--jobs", 50)
+    args = ("--target", "wait", "--history-source", "simulated", "--jobs", 50)
     result = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *args)
     assert "simulated: fcfs" in result.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
@@ -144,7 +144,7 @@ def test_error_messages(kilowait, predictor, log, tmp_path):
         "its folder does not exist" in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
     )
     assert "are only for the targets power and energy" in kilowait("predict", "score", log, "--power", "taurus").error()
-    assert "unknown history 'real'" in kilowait("predict", "score", log, "--history", "real").err
+    assert "unknown history source 'real'" in kilowait("predict", "score", log, "--history-source", "real").err
 
 
 def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):

@@ -104,10 +104,10 @@ def test_score(kilowait, folder, tmp_path):
     kilowait("traces", "convert", "lublin:400:32:0.8:8", other)
     result = kilowait("synth", "score", TRACE, sample)
     assert "classifier" in result.out and "mean wait under" in result.out
-    assert "copies of training jobs" not in result.out and "--held-out FILE" in result.err
-    result = kilowait("synth", "score", TRACE, sample, "--held-out", other)
+    assert "copies of training jobs" not in result.out and "--held-out-log FILE" in result.err
+    result = kilowait("synth", "score", TRACE, sample, "--held-out-log", other)
     assert "copies of training jobs, except for the time" in result.out and result.err.count("note") == 0
-    report = kilowait("synth", "score", TRACE, sample, "--held-out", other, "--policies", "fcfs", "--json").json()
+    report = kilowait("synth", "score", TRACE, sample, "--held-out-log", other, "--policies", "fcfs", "--json").json()
     assert report["privacy"]["copies"] == 1 > report["privacy"]["copies_of_held_out"]
     assert [wait["policy"] for wait in report["waits"]] == ["fcfs"]
     assert (
@@ -121,7 +121,18 @@ def test_score(kilowait, folder, tmp_path):
 def test_score_report(kilowait, folder, tmp_path):
     sample, run = tmp_path / "made.parquet", tmp_path / "runs" / "scored"
     kilowait("synth", "sample", folder, "-n", 400, "-o", sample)
-    args = ("synth", "score", TRACE, sample, "--held-out", "lublin:400:32:0.8:8", "--policies", "fcfs", "--out", run)
+    args = (
+        "synth",
+        "score",
+        TRACE,
+        sample,
+        "--held-out-log",
+        "lublin:400:32:0.8:8",
+        "--policies",
+        "fcfs",
+        "--out",
+        run,
+    )
     result = kilowait(*args)
     assert "more leakage than between weeks of one log: copies, copied pairs" in result.out
     assert result.out.endswith(f"written to {run}; write a page: kilowait report {run}\n")

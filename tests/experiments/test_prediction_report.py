@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import open_folder, plain_json
-from kilowait.experiments.predict_runtimes import first_replay
+from kilowait.experiments.predicted_runtimes import first_replay
 from kilowait.experiments.prediction_explanations import ForestData
 from kilowait.experiments.prediction_report import (
     TEST_FRACTION,

@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare
 from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.predict_runtimes import first_replay, with_predicted_runtimes
+from kilowait.experiments.predicted_runtimes import first_replay, with_predicted_runtimes
 from kilowait.experiments.saved_predictor import saved_predictor
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions

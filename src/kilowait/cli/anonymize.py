@@ -69,7 +69,7 @@ def anonymize(
         typer.Option(
             "--shift-dates",
             metavar="SPAN|random",
-            help="Shift all dates by a span such as 7d, or by a number of whole weeks derived from the key (random).",
+            help="Shift all dates: by a span such as 7d, or (random) by a number of whole weeks derived from the key.",
         ),
     ] = None,
     k: Annotated[

@@ -88,7 +88,9 @@ def compare(
             "20 %; auto: test if an agent is compared, else all.",
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the windows and intervals.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Random seed of the windows and the confidence intervals.")
+    ] = 0,
     metric: Annotated[
         str | None,
         typer.Option(

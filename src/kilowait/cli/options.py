@@ -400,10 +400,12 @@ TestFraction = Annotated[
         help="Share of the jobs, taken from the end of the log, used for testing; 0.3: 30 %.",
     ),
 ]
-Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Length of a window in jobs.")]
+Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Length of a window: a number of jobs.")]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", metavar="N", min=1, help="Worker processes. By default chosen by the amount of work."),
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Number of worker processes. By default it depends on the amount of work."
+    ),
 ]
 ByClass = Annotated[
     str | None,

@@ -31,10 +31,10 @@ Target = Annotated[
         help="What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).",
     ),
 ]
-History = Annotated[
+HistorySource = Annotated[
     str,
     typer.Option(
-        "--history",
+        "--history-source",
         metavar="log|simulated|auto",
         help="Start and end times of earlier jobs, which decide what is known at a submission: those of the log, or of "
         "a simulation (fcfs with EASY backfilling). auto: log if it contains them.",
@@ -76,7 +76,7 @@ HISTORY_SOURCES = ("auto", "log", "simulated")
 _FEATURES = """\b
 Examples:
   kilowait predict features log.swf.gz --out features.parquet
-  kilowait predict features lublin:1000:128 --out features.csv --history simulated"""
+  kilowait predict features lublin:1000:128 --out features.csv --history-source simulated"""
 _SCORE = """\b
 Examples:
   kilowait predict score log.swf.gz
@@ -104,7 +104,7 @@ def features(
     trace: options.Trace,
     out: Table,
     target: Target = "runtime",
-    history: History = "auto",
+    history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     label_source: LabelSource = None,
     power: PowerModel = None,
@@ -156,7 +156,7 @@ def score(
             help="Also show the accuracy by class of job: size, length, user-jobs (earlier jobs of the user).",
         ),
     ] = None,
-    history: History = "auto",
+    history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     label_source: LabelSource = None,
     power: PowerModel = None,
@@ -227,7 +227,7 @@ def fit(
             help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
         ),
     ] = 0,
-    history: History = "auto",
+    history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     label_source: LabelSource = None,
     power: PowerModel = None,
@@ -279,7 +279,7 @@ def apply(
     folder: Folder,
     trace: options.Trace,
     out: Table,
-    history: History = "auto",
+    history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     jobs: options.Jobs = None,
     columns: options.Columns = None,
@@ -308,7 +308,7 @@ def explain(
     folder: Folder,
     trace: options.Trace,
     job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
-    history: History = "auto",
+    history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     features: Annotated[
         int, typer.Option("--features-shown", metavar="N", min=1, help="Number of features to show.")
@@ -353,8 +353,8 @@ def _task(context: typer.Context, trace: str) -> PredictionTask:
 
     names = {field.name for field in dataclasses.fields(PredictionTask)} - {"trace"}
     values = {name: value for name, value in context.params.items() if name in names}
-    if values["history"] not in HISTORY_SOURCES:
-        raise UnknownNameError("history", values["history"], HISTORY_SOURCES)
+    if values["history_source"] not in HISTORY_SOURCES:
+        raise UnknownNameError("history source", values["history_source"], HISTORY_SOURCES)
     return PredictionTask(trace=trace, **values)
 
 

@@ -17,7 +17,7 @@ __all__ = ["EPILOG", "score"]
 EPILOG = """\b
 Examples:
   kilowait synth score log.swf.gz synthetic.swf.gz
-  kilowait synth score log.swf.gz synthetic.swf.gz --held-out other_weeks.swf.gz --json
+  kilowait synth score log.swf.gz synthetic.swf.gz --held-out-log other_weeks.swf.gz --json
   kilowait synth score log.swf.gz synthetic.swf.gz --out runs/score; kilowait report runs/score"""
 SHOWN_PAIRS = 5
 """Number of correlations shown, those with the largest difference; --json has all of them."""
@@ -34,10 +34,10 @@ def score(
     context: typer.Context,
     real: Annotated[str, typer.Argument(metavar="REAL", help="Log that the generator was fitted to.")],
     synthetic: Annotated[str, typer.Argument(metavar="SYNTHETIC", help="Log of synthetic jobs.")],
-    held_out: Annotated[
+    held_out_log: Annotated[
         str | None,
         typer.Option(
-            "--held-out",
+            "--held-out-log",
             metavar="FILE",
             help="Real jobs that the generator has not seen; required for privacy measures.",
         ),
@@ -62,7 +62,7 @@ def score(
 ) -> None:
     """Compare synthetic with real jobs: distributions, correlations, a classifier, arrivals, users, simulated waits.
 
-    With --held-out, also measure whether the generator leaks the jobs it was fitted to. With --out the results are
+    With --held-out-log, also measure whether the generator leaks the jobs it was fitted to. With --out the results are
     written to a folder for kilowait report, without the jobs themselves.
     """
     from kilowait.cluster.toml import to_dict
@@ -78,13 +78,13 @@ def score(
         update("reading ...")
         workloads = [
             read_workload(trace, rows=jobs if place == 0 else None)
-            for place, trace in enumerate([real, synthetic, *([held_out] if held_out else [])])
+            for place, trace in enumerate([real, synthetic, *([held_out_log] if held_out_log else [])])
         ]
         machine, guessed = resolve_cluster(cluster, workloads[0].jobs)
         score = scored(
             workloads[0].jobs,
             workloads[1].jobs,
-            held_out=workloads[2].jobs if held_out else None,
+            held_out=workloads[2].jobs if held_out_log else None,
             cluster=cluster,
             policies=policy_names,
             seed=seed,
@@ -92,7 +92,7 @@ def score(
         )
     if guessed is not None:
         console.note(guessed)
-    names = {"real": real, "synthetic": synthetic, "held_out": held_out}
+    names = {"real": real, "synthetic": synthetic, "held_out": held_out_log}
     if out is not None:
         scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": policy_names, "backfill": "easy"}
         scenario |= {"on_oversized": "drop", "seed": seed, "cluster": to_dict(machine)}
@@ -203,7 +203,7 @@ def _show_privacy(score: SyntheticScore) -> None:
     if score.privacy is None:
         console.note(
             "whether jobs were copied can only be measured with real jobs that the generator has not seen: "
-            "--held-out FILE"
+            "--held-out-log FILE"
         )
         return
     leaks = score.privacy

@@ -163,7 +163,15 @@ def _stopping() -> Iterator[threading.Event]:
 @app.command(epilog=_CARBON)
 def carbon(
     service: Annotated[str, typer.Argument(metavar="SERVICE", help="gb (carbonintensity.org.uk) or electricity-maps.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write; new values are added.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.json",
+            help="File of carbon intensity; in an existing file, new values are added and changed values replaced.",
+        ),
+    ],
     zone: Annotated[
         str | None, typer.Option("--zone", metavar="ZONE", help="electricity-maps: zone, e.g. DE.", show_default=False)
     ] = None,

@@ -97,8 +97,8 @@ def train(
             "-w",
             metavar="N",
             min=1,
-            help="Windows that each candidate is evaluated on; by default 48, on GPU clusters, with --power and for "
-            "networks 16.",
+            help="Number of windows on which each candidate is evaluated. Default: 48; on GPU clusters, with --power "
+            "and for networks: 16.",
             show_default=False,
         ),
     ] = None,
@@ -146,8 +146,8 @@ def train(
         typer.Option(
             "--initial-load-factor",
             metavar="FACTOR",
-            help="Networks: arrivals are F times as fast at the start of the training and reach the rate of the log "
-            "half way.",
+            help="Networks: arrival rate at the start of the training, as a multiple of the log's; it changes to the "
+            "rate of the log in the first half of the training.",
         ),
     ] = 1.0,
     expert: Annotated[

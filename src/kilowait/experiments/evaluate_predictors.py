@@ -99,7 +99,7 @@ def history_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[Jo
     'simulated: fcfs, backfill easy'
     """
     if kind not in HISTORY_SOURCES:
-        raise UnknownNameError("history", kind, HISTORY_SOURCES)
+        raise UnknownNameError("history source", kind, HISTORY_SOURCES)
     unknown = np.isnan(jobs.column("wait_s"))
     few_unknown = unknown.mean() <= MAX_UNKNOWN_WAITS if len(jobs) else False
     if kind == "log" or (kind == "auto" and few_unknown):

@@ -10,7 +10,7 @@ from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.gpu_options import check_placement
 from kilowait.experiments.gpu_power_cap import check_power_controls
 from kilowait.experiments.policy_names import AGENT_PREFIX, AgentName, resolve_policy
-from kilowait.experiments.predict_runtimes import USERS_PREFIX
+from kilowait.experiments.predicted_runtimes import USERS_PREFIX
 from kilowait.experiments.scenario import check_backfill
 from kilowait.experiments.scenario_inputs import parse_backfill
 from kilowait.experiments.train_power import PowerAgent

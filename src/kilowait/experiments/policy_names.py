@@ -15,7 +15,7 @@ from typing import Any
 
 from kilowait.engine.policy import Policy
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.predict_runtimes import USERS_PREFIX
+from kilowait.experiments.predicted_runtimes import USERS_PREFIX
 from kilowait.policies import POLICIES, as_policy
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 

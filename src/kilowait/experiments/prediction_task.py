@@ -52,7 +52,7 @@ class PredictionTask:
     trace: str
     target: str = "runtime"
     cluster: str = "auto"
-    history: str = "auto"
+    history_source: str = "auto"
     label_source: str | None = None
     """Source of power and energy labels; None: measured, or with a power model both."""
     power: str | None = None
@@ -91,7 +91,7 @@ def load_dataset(task: PredictionTask) -> PredictionData:
     """
     workload = read_workload(task.trace, format=task.format, columns=task.columns, strict=task.strict, rows=task.jobs)
     cluster, note = resolve_cluster(task.cluster, workload.jobs)
-    jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history)
+    jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history_source)
     if task.target not in ("power", "energy"):
         dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times)), {}
     else:

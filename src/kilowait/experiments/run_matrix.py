@@ -29,7 +29,7 @@ from kilowait.experiments.gpu_power_cap import gpu_cap_share
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.predict_runtimes import USERS_PREFIX, with_requests
+from kilowait.experiments.predicted_runtimes import USERS_PREFIX, with_requests
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate

@@ -30,8 +30,8 @@ from kilowait.experiments.gpu_power_cap import (
 )
 from kilowait.experiments.policy_names import resolve_policy
 from kilowait.experiments.power import PowerSettings, make_power_context, with_power
-from kilowait.experiments.predict_power import check_power_predictor, is_saved_power_predictor, with_predicted_power
-from kilowait.experiments.predict_runtimes import check_predictor, is_saved_predictor, with_predicted_runtimes
+from kilowait.experiments.predicted_power import check_power_predictor, is_saved_power_predictor, with_predicted_power
+from kilowait.experiments.predicted_runtimes import check_predictor, is_saved_predictor, with_predicted_runtimes
 from kilowait.experiments.saved_predictor import SavedPredictor, saved_predictor
 from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_workload, rescale_to_load, resolve_cluster
 from kilowait.experiments.train_power import bind_agent_power
@@ -72,7 +72,7 @@ class Scenario:
     runtime_predictor: str | None = None
     """Run-time predictor: a name of `predict_runtimes.PREDICTORS` or a saved predictor; None: user estimates."""
     power_predictor: str | None = None
-    """Power predictor (see `predict_power`) for power controls; None: they use the measured power."""
+    """Power predictor (see `predicted_power`) for power controls; None: they use the measured power."""
     power: PowerSettings | None = None
     """Power model and signals of energy accounting; None: no energy accounting."""
     power_controls: str = "none"

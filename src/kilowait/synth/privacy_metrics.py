@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import job_rows, previous_job, shared_codes
+from kilowait.synth.fidelity.job_features import job_rows, previous_job, shared_codes
 from kilowait.synth.record_distances import (
     RecordDistances,
     compared_numbers,

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.job_features import check_jobs, job_rows, sample_rows, shared_codes
+from kilowait.synth.fidelity.job_features import check_jobs, job_rows, sample_rows, shared_codes
 
 __all__ = [
     "RecordDistances",

@@ -156,7 +156,7 @@ def test_missing_data_is_named(minimal, tmp_path):
         "Not compared, because neither workload contains them: user, account, queue, status, GPUs and energy.",
         "One of the two workloads contains no users.",
         "Whether jobs were copied is unknown: there are no held-out jobs",
-        "score with --held-out",
+        "score with --held-out-log",
         "k-anonymity requires users.",
         "The log has no start date",
     ):

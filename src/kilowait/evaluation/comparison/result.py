@@ -15,7 +15,7 @@ from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
-from kilowait.evaluation.gpu.cluster_of_run import is_node_level, node_level_cluster
+from kilowait.evaluation.gpu.node_level_cluster import is_node_level, node_level_cluster
 from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog

@@ -30,7 +30,7 @@ import numpy as np
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
-from kilowait.evaluation.gpu.cluster_of_run import is_node_level
+from kilowait.evaluation.gpu.node_level_cluster import is_node_level
 from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
 from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
 from kilowait.evaluation.storage.toml_writer import to_toml

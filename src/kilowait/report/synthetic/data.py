@@ -239,7 +239,7 @@ def caveats(score: SyntheticScoreData) -> list[str]:
         )
     if score.privacy is None:
         notes.append(
-            "For privacy metrics, score with --held-out: real jobs of the same cluster, such as every second week "
+            "For privacy metrics, score with --held-out-log: real jobs of the same cluster, such as every second week "
             "of the log, that the generator was not fitted to."
         )
     else:

@@ -15,8 +15,8 @@ from kilowait.synth.fidelity.arrivals import arrival_pattern
 from kilowait.synth.fidelity.classifier import ClassifierResult, classifier_auc, classifier_test
 from kilowait.synth.fidelity.correlations import ColumnPair, correlations
 from kilowait.synth.fidelity.distances import Distance, column_distances, distance
+from kilowait.synth.fidelity.job_features import check_jobs
 from kilowait.synth.fidelity.users import has_users, user_distributions, user_statistics
-from kilowait.synth.job_features import check_jobs
 
 __all__ = [
     "ClassifierResult",

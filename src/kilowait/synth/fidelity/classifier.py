@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.job_features import common_columns, job_rows, sample_rows
+from kilowait.synth.fidelity.job_features import common_columns, job_rows, sample_rows
 
 __all__ = ["ClassifierResult", "classifier_test", "classifier_auc"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import numeric_columns
+from kilowait.synth.fidelity.job_features import numeric_columns
 
 __all__ = ["ColumnPair", "correlation", "correlations"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.synth.job_features import REPEATED, previous_job
+from kilowait.synth.fidelity.job_features import REPEATED, previous_job
 
 __all__ = ["has_users", "user_distributions", "user_statistics"]
 

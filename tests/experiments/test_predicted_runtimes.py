@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.policy_names import resolve_policy
-from kilowait.experiments.predict_runtimes import with_predicted_runtimes, with_requests
+from kilowait.experiments.predicted_runtimes import with_predicted_runtimes, with_requests
 from kilowait.experiments.scenario import Scenario, prepare_scenario
 
 MACHINE = kw.Cluster.from_nodes(32)

@@ -10,7 +10,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import make_policy_configs
 from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.predict_power import POWER_MODEL_PREDICTOR, with_predicted_watts
+from kilowait.experiments.predicted_power import POWER_MODEL_PREDICTOR, with_predicted_watts
 from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log

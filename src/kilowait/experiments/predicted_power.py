@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.power import PowerSettings, make_power_context
-from kilowait.experiments.predict_runtimes import first_replay
+from kilowait.experiments.predicted_runtimes import first_replay
 from kilowait.experiments.saved_predictor import read_predictor_card
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import BASELINES
