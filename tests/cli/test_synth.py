@@ -67,11 +67,11 @@ def test_sample_with_other_load_nodes_and_job_mix(kilowait, folder, tmp_path):
     assert result.err.startswith("warning: a load of 1.3 exceeds the machine's capacity")
 
 
-def test_scale_group(kilowait, folder, tmp_path):
+def test_scale_jobs(kilowait, folder, tmp_path):
     sizes = []
     for grow in ("queue=0*0.5", "queue=0*3"):
         out = tmp_path / "grown.parquet"
-        kilowait("synth", "sample", folder, "--days", 30, "--scale-group", grow, "-o", out)
+        kilowait("synth", "sample", folder, "--days", 30, "--scale-jobs", grow, "-o", out)
         sizes.append(len(read_trace(out)))
     assert sizes[1] > 4 * sizes[0]
 
@@ -87,8 +87,8 @@ def test_scale_group(kilowait, folder, tmp_path):
         (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
         (["--jobs", 10, "--job-mix", "nodes=33:64*2"], "job mix nodes=33:64: no job of the log matches"),
         (["--jobs", 10, "--job-mix", "nodes"], "the job mix has 'nodes'; write column=value*factor"),
-        (["--jobs", 10, "--scale-group", "queue=long*3"], "unknown queue 'long'; known: combined"),
-        (["--jobs", 10, "--scale-group", "account=1*3"], "group scaling account=1: the log has no column account"),
+        (["--jobs", 10, "--scale-jobs", "queue=long*3"], "unknown queue 'long'; known: combined"),
+        (["--jobs", 10, "--scale-jobs", "account=1*3"], "group scaling account=1: the log has no column account"),
         (["--jobs", 10, "--where", "queue=7"], "condition queue=7: no job of the log matches; its values are combined"),
     ],
 )

@@ -123,7 +123,7 @@ class TestGeneratorProperties:
         assert all(0 <= share <= 1 for share in shares) and shares == sorted(shares) and shares[-1] == 1
 
     def test_what_if_changes_are_met(self, fitted, name):
-        changes = {"load": 0.4, "nodes": 128, "job_mix": {"nodes": {1: 0}}, "scale_groups": {"user": {1: 2}}}
+        changes = {"load": 0.4, "nodes": 128, "job_mix": {"nodes": {1: 0}}, "scale_jobs": {"user": {1: 2}}}
         sample = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, **changes)
         assert offered_load(sample, 128) == pytest.approx(0.4, rel=1e-3)
         assert sample.meta["max_procs"] == 128 and sample["nodes"].min() > 1

@@ -65,7 +65,7 @@ class TestChanges:
 
     def test_scaled_queue(self, fitted, name):
         before, after = (
-            fitted[name].sample(days=120, seed=1, scale_groups=grow) for grow in (None, {"queue": {"long": 3}})
+            fitted[name].sample(days=120, seed=1, scale_jobs=grow) for grow in (None, {"queue": {"long": 3}})
         )
         rates = [[jobs_per_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)]
         assert rates[1][1] / rates[0][1] == pytest.approx(3, rel=0.2)
@@ -88,10 +88,10 @@ class TestChanges:
             assert 290 < np.median(sample["energy_j"][known] / work(sample)[known]) < 320
 
     def test_parts_equal_the_complete_sample(self, fitted, name):
-        what = WhatIf(load=0.3, job_mix={"nodes": {64: 2}}, scale_groups={"user": {1: 0.5}})
+        what = WhatIf(load=0.3, job_mix={"nodes": {64: 2}}, scale_jobs={"user": {1: 0.5}})
         parts = list(fitted[name].tables(200, seed=5, conditions={"hour": (8, 16)}, what_if=what))
         complete = fitted[name].sample(
-            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, job_mix=what.job_mix, scale_groups=what.scale_groups
+            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, job_mix=what.job_mix, scale_jobs=what.scale_jobs
         )
         assert sum(map(len, parts)) == 200
         for column in ("job_id", "submit_s", "nodes", "runtime_s", "user"):
@@ -104,7 +104,7 @@ class TestChanges:
             conditions={"queue": "short"},
             load=0.2,
             job_mix={"nodes": {(1, 2): 2}},
-            scale_groups={"user": {1: 0}},
+            scale_jobs={"user": {1: 0}},
             nodes=128,
         )
         assert offered_load(sample, 128) == pytest.approx(0.2, rel=1e-3)
@@ -116,17 +116,17 @@ class TestGroupScaling:
     def test_users_are_ranked_by_node_seconds(self):
         real = log()
         volume = np.bincount(real["user"], work(real))
-        sample = fit_generator(real, "bootstrap", keep_names=True).sample(2000, scale_groups={"user": {"anna3": 0}})
+        sample = fit_generator(real, "bootstrap", keep_names=True).sample(2000, scale_jobs={"user": {"anna3": 0}})
         assert 3 not in sample["user"] and 4 in sample["user"]
         ranked = fit_generator(real, "bootstrap")
-        before, after = (ranked.sample(days=400, scale_groups=grow) for grow in (None, {"user": {1: 4}}))
+        before, after = (ranked.sample(days=400, scale_jobs=grow) for grow in (None, {"user": {1: 4}}))
         largest = volume.max() / volume.sum()
         gain = work(after).sum() / work(before).sum() - 1
         assert gain == pytest.approx(3 * largest, rel=0.15)
         assert gain > 1.15 * 3 * np.sort(volume)[-2] / volume.sum() or np.sort(volume)[-2] > 0.8 * volume.max()
 
     def test_accounts(self):
-        sample = fit_generator(log(), "bootstrap").sample(2000, scale_groups={"account": {1: 0, 2: 0, 3: 0}})
+        sample = fit_generator(log(), "bootstrap").sample(2000, scale_jobs={"account": {1: 0, 2: 0, 3: 0}})
         assert len(set(sample["account"].tolist())) == 1
 
     @pytest.mark.parametrize(
@@ -142,22 +142,22 @@ class TestGroupScaling:
     )
     def test_invalid_groups(self, fitted, grow, message):
         with pytest.raises((InputError, UnknownNameError), match=message):
-            fitted["bootstrap"].sample(10, scale_groups=grow)
+            fitted["bootstrap"].sample(10, scale_jobs=grow)
 
     def test_groups_by_name(self):
         generator = fit_generator(log(), "bootstrap", keep_names=True)
         with pytest.raises(UnknownNameError, match="unknown user 'ana3'; did you mean 'anna"):
-            generator.sample(10, scale_groups={"user": {"ana3": 2}})
+            generator.sample(10, scale_jobs={"user": {"ana3": 2}})
         with pytest.raises(InputError, match="group scaling account=9: no job of the log has that account"):
-            generator.sample(10, scale_groups={"account": {9: 2}})
+            generator.sample(10, scale_jobs={"account": {9: 2}})
 
     def test_log_without_users(self):
         generator = fit_generator(lublin(200, 64, seed=1), "bootstrap")
         if "user" not in generator.schema.columns:
             with pytest.raises(InputError, match="group scaling user=1: the log has no column user"):
-                generator.sample(10, scale_groups={"user": {1: 2}})
+                generator.sample(10, scale_jobs={"user": {1: 2}})
         with pytest.raises(InputError, match="group scaling account=1: the log has no column account"):
-            generator.sample(10, scale_groups={"account": {1: 2}})
+            generator.sample(10, scale_jobs={"account": {1: 2}})
 
 
 class TestLoads:

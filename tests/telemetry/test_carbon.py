@@ -17,7 +17,7 @@ from kilowait.telemetry.carbon import (
     ElectricityMaps,
     GreatBritain,
     HttpClient,
-    checked_base,
+    check_base_url,
     fetch_carbon,
     follow_carbon,
     read_token,
@@ -313,5 +313,5 @@ def test_invalid_requests_are_errors(api_server, tmp_path):
         fetch_carbon(GreatBritain(api_server.url), tmp_path / "x.json", RecordingClient().client, span_s=(NOW, NOW))
     for url in ("ftp://x", "api.example.org", "https://user@x.org", "https://x.org/?a=1"):
         with pytest.raises(InputError, match="the base URL is"):
-            checked_base(url)
-    assert checked_base("https://x.org/") == "https://x.org"
+            check_base_url(url)
+    assert check_base_url("https://x.org/") == "https://x.org"

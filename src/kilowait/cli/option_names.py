@@ -15,7 +15,7 @@ ALIASES: Mapping[str, str] = {
     "n_envs": "num_envs",
     "quasi": "quasi_identifiers",
     "trust": "allow_pickle_with",
-    "grow": "scale_group",
+    "grow": "scale_jobs",
     "mix": "job_mix",
 }
 """Argument or field of a Python function to the parameter of a command that sets it, where the two differ."""

@@ -32,7 +32,7 @@ Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
   kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet
   kilowait synth sample models/ours --days 365 --nodes 512 --out larger.parquet
-  kilowait synth sample models/ours --days 90 --scale-group queue=long*3 --job-mix nodes=1:4*0.5,64:128*2 \\
+  kilowait synth sample models/ours --days 90 --scale-jobs queue=long*3 --job-mix nodes=1:4*0.5,64:128*2 \\
     --out scaled.parquet
   kilowait synth sample models/ours --jobs 20000 --job-mix nodes=1=60% --out serial.parquet
   kilowait synth sample models/theirs --jobs 10000 --allow-pickle-with ~/sdv/bin/python --out made.swf.gz"""
@@ -157,10 +157,10 @@ def sample(
             "jobs: nodes=1:4*0.5,64:128*2 or nodes=1=60%; columns as in --where.",
         ),
     ] = None,
-    scale_group: Annotated[
+    scale_jobs: Annotated[
         str | None,
         typer.Option(
-            "--scale-group",
+            "--scale-jobs",
             metavar="C=V*F,...",
             help="Queues, users or accounts that submit F times as many jobs: queue=long*3,user=1*2. If names were not "
             "kept, users and accounts are ranks: 1 used most node-seconds.",
@@ -214,7 +214,7 @@ def sample(
     what_if = WhatIf(
         load,
         {} if job_mix is None else parse_changes(job_mix, "job mix"),
-        {} if scale_group is None else parse_changes(scale_group, "group scaling"),
+        {} if scale_jobs is None else parse_changes(scale_jobs, "group scaling"),
         nodes,
     )
     with _progress() as progress:

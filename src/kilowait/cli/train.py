@@ -62,9 +62,10 @@ def train(
         typer.Option(
             "--objective",
             metavar="O|O=W,...",
-            help="What to minimize. cma-es: mean_bsld (the default) or mean_wait_s; on GPU clusters also mean_jct_s, "
-            "the default there; with --power energy (the default), co2 or cost. Networks: weights of reward terms, "
-            "e.g. slowdown=1,sla=10; on GPU clusters jct=1; with --power energy=1,slowdown=0.1 (also co2, cost).",
+            help="Objective to minimize. For cma-es a metric: mean_bsld or mean_wait_s (default: mean_bsld); on GPU "
+            "clusters also mean_jct_s (default there); on a cluster with a power model energy, co2 or cost (default "
+            "there: energy). For networks the weights of reward terms, e.g. slowdown=1,sla=10; on GPU clusters e.g. "
+            "jct=1; with a power model e.g. energy=1,slowdown=0.1, also co2 and cost.",
             show_default=False,
         ),
     ] = None,
@@ -131,9 +132,7 @@ def train(
     ] = None,
     sla: Annotated[
         str,
-        typer.Option(
-            "--sla-wait", metavar="SPAN", help="Networks: a job that waits longer violates the reward term sla."
-        ),
+        typer.Option("--sla-wait", metavar="SPAN", help="Networks: wait above which the reward term sla counts a job."),
     ] = "4h",
     max_wait: Annotated[
         str | None,

@@ -59,7 +59,7 @@ def tune(
         ),
     ] = None,
     sla: Annotated[
-        str, typer.Option("--sla-wait", metavar="SPAN", help="A job that waits longer violates the reward term sla.")
+        str, typer.Option("--sla-wait", metavar="SPAN", help="Wait above which the reward term sla counts a job.")
     ] = "4h",
     max_wait: Annotated[
         str | None,

@@ -129,7 +129,7 @@ class Generator(ABC):
         conditions: Mapping[str, ConditionValue] | None = None,
         load: float | None = None,
         job_mix: GroupFactors | None = None,
-        scale_groups: GroupFactors | None = None,
+        scale_jobs: GroupFactors | None = None,
         nodes: int | None = None,
         cluster: Cluster | None = None,
         progress: SampleProgress | None = None,
@@ -145,12 +145,12 @@ class Generator(ABC):
             load: offered load; it changes the number of jobs per day.
             job_mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
                 get a share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
-            scale_groups: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
+            scale_jobs: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
             nodes: size of another machine; job sizes are scaled and the load is kept.
             cluster: machine for the offered load; None: the log's, or that of `nodes`.
             progress: called with the current activity and the completed share.
         """
-        what_if = WhatIf(load, job_mix or {}, scale_groups or {}, nodes)
+        what_if = WhatIf(load, job_mix or {}, scale_jobs or {}, nodes)
         return concatenate_tables(
             self.tables(
                 jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=cluster, progress=progress

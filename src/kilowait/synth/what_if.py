@@ -42,7 +42,7 @@ GroupFactors = Mapping[str, Mapping[Any, float | str]]
 class WhatIf:
     """Changes to a workload; by default none.
 
-    >>> WhatIf(load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_groups={"queue": {"long": 3}}).load
+    >>> WhatIf(load=0.9, job_mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, scale_jobs={"queue": {"long": 3}}).load
     0.9
     """
 
@@ -51,7 +51,7 @@ class WhatIf:
     job_mix: GroupFactors = field(default_factory=dict)
     """Frequency of such jobs relative to the log, ``{"nodes": {(1, 4): 0.5}}``, or their share of all jobs,
     ``{"nodes": {(1, 4): "30%"}}``. The first matching entry applies."""
-    scale_groups: GroupFactors = field(default_factory=dict)
+    scale_jobs: GroupFactors = field(default_factory=dict)
     """Frequency of jobs of a queue, user or account relative to the log: ``{"queue": {"long": 3}}``. Users and
     accounts are named as in the log where names were kept; otherwise by rank: 1 has the most node-seconds."""
     nodes: int | None = None
@@ -110,7 +110,7 @@ class WorkloadChanges:
         self._shares: tuple[list[Conditions], list[float]] | None = None
         for column, groups in what_if.job_mix.items():
             self._add_mix(column, groups)
-        for column, groups in what_if.scale_groups.items():
+        for column, groups in what_if.scale_jobs.items():
             self._add_scaling(column, groups)
         seen = schema.seen["nodes"]
         self._sizes = seen if self.nodes is None else scaled_job_sizes(seen, schema.machine, int(self.nodes))

@@ -185,7 +185,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
     [
         (lambda text: text[: len(text) // 2], "cut off"),
         (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
-        (lambda text: text.replace('"version": 2', '"version": 3'), "of version 3; this kilowait reads version 2"),
+        (lambda text: text.replace('"version": 3', '"version": 4'), "of version 4; this kilowait reads version 3"),
         (lambda text: "[1, 2]", "kilowait did not write it"),
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],

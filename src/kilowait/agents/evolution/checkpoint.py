@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 CHECKPOINT_FILE = "search.json"
 FORMAT = "kilowait search"
-VERSION = 2
+VERSION = 3
 STARTS_PER_CHECKPOINT = 4
 """Starting points that are evaluated between two checkpoints."""
 
@@ -83,7 +83,8 @@ class SearchCheckpoint:
         self.history: list[Generation] = []
         self.best: tuple[float, Floats] | None = None
         """Weights that validated better than the start, with their score."""
-        self._identity, self._generations = dict(identity), generations
+        self.generations = generations
+        self._identity = dict(identity)
         self._start_scores: list[Any] = []
         self._search: EvolutionStrategy | None = None
         self._random: np.random.Generator | None = None
@@ -111,7 +112,7 @@ class SearchCheckpoint:
         if self.history:
             search.load_state_dict(self._loaded["search"])
             random.bit_generator.state = self._loaded["windows"]
-        yield from range(len(self.history) + 1, self._generations + 1)
+        yield from range(len(self.history) + 1, self.generations + 1)
 
     def close(self, generation: Generation) -> None:
         """Record a finished generation and write the checkpoint."""
@@ -142,7 +143,7 @@ class SearchCheckpoint:
                 )
         self._start_scores, self._loaded = state["start_scores"], state
         self.path = [np.array(point) for point in state["path"]]
-        self.history = [replace(Generation(**generation), of=self._generations) for generation in state["history"]]
+        self.history = [replace(Generation(**generation), of=self.generations) for generation in state["history"]]
         if state["best"] is not None:
             self.best = (state["best"][0], np.array(state["best"][1]))
 

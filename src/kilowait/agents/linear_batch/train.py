@@ -29,6 +29,7 @@ import numpy.typing as npt
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
+from kilowait.agents.evolution.search import averaged_point, check_search, evaluate_windows, run_search
 from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
 from kilowait.agents.evolution.window_starts import even_starts
 from kilowait.agents.linear_batch.agent import LinearAgent, default_weights, named_weights, saf_weights
@@ -36,7 +37,6 @@ from kilowait.agents.linear_batch.score import FEATURE_COUNT
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
-from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
@@ -108,8 +108,7 @@ def train_linear_batch(
         checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
         synthetic_mix: synthetic jobs to train on besides; with a share of 1 `jobs` are not used.
     """
-    if generations < 1 or threads < 1:
-        raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
+    check_search(generations, threads)
     objective_function, objective_name = objective_of(objective)
     random = stream(seed, "agents.windows")
     until_s = float(validation["submit_s"].min())
@@ -127,13 +126,12 @@ def train_linear_batch(
     with ThreadPoolExecutor(threads) as pool:
 
         def evaluate(candidates: Sequence[Floats | str], on: Sequence[TrainingWindow]) -> Floats:
-            """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
-            pairs = [(candidate, window) for candidate in candidates for window in on]
-            values = pool.map(
-                lambda pair: objective_function(simulate(pair[1].jobs, cluster, pair[1].policy(pair[0]), backfill)),
-                pairs,
-            )
-            return np.array(list(values)).reshape(len(candidates), len(on))
+            """Objective values (candidates, windows)."""
+
+            def value(candidate: Floats | str, window: TrainingWindow) -> float:
+                return objective_function(simulate(window.jobs, cluster, window.policy(candidate), backfill))
+
+            return evaluate_windows(pool, value, candidates, on)
 
         training = sampler.sample(2 * windows, random)
         identity = {
@@ -152,17 +150,16 @@ def train_linear_batch(
         values = checkpoint.start_scores(candidates, lambda batch: evaluate(batch, training))
         start_name, start, fallback = _best_start(values)
         fallback = fallback if np.isinf(max_wait_s) else None
-        for number in checkpoint.remaining_generations(search, random):
-            moves = search.ask()
+
+        def evaluate_moves(moves: Floats, number: int) -> tuple[Floats, float]:
+            """Logarithms of the scores, plus the penalty of the distance from the start."""
             share = None if synthetic_mix is None else synthetic_mix.share_at((number - 1) / generations)
             values = evaluate([start, *(start + moves)], sampler.sample(windows, random, share))
             scores = [_relative(value, values[0]) for value in values[1:]]
-            search.tell(moves, np.log(scores) + penalty * (moves**2).sum(axis=1))
-            checkpoint.path.append(search.mean)
-            checkpoint.close(Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step))
-            if progress is not None and number < generations:  # the last is reported after its validation
-                progress(checkpoint.history[-1])
-        averaged_move = np.mean(checkpoint.path[len(checkpoint.path) // 2 :], axis=0)
+            return np.log(scores) + penalty * (moves**2).sum(axis=1), float(np.mean(scores))
+
+        run_search(search, checkpoint, random, evaluate_moves, progress=progress)
+        averaged_move = averaged_point(checkpoint)
         points: list[Floats] = [start, start + 0.5 * averaged_move, start + averaged_move]
         compared: list[Floats | str] = [*points, *([] if fallback is None else [fallback])]
         score_sets = [

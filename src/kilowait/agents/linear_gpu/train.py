@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
+from kilowait.agents.evolution.search import check_search, evaluate_windows, run_search, unit_length
 from kilowait.agents.evolution.window_starts import even_starts, random_starts
 from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, agent_equal_to_policy
 from kilowait.cluster import Cluster
@@ -103,8 +104,7 @@ def train_linear_gpu(
         progress: called with every generation.
         checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
-    if generations < 1 or threads < 1:
-        raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
+    check_search(generations, threads)
     if objective not in OBJECTIVES:
         raise UnknownNameError("objective on GPU clusters", objective, OBJECTIVES)
     random = stream(seed, "agents.placed windows")
@@ -130,31 +130,20 @@ def train_linear_gpu(
         checkpoint = SearchCheckpoint(identity, generations, checkpoint_dir)
         policies = policy_agents(cluster, placements)
         start = _best(policies, checkpoint.start_scores(policies, lambda agents: evaluate(agents, training)))
-        search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
+        search = EvolutionStrategy(unit_length(start.weights), step=0.2, seed=seed, population=population)
         reference = evaluate([start], validation_windows)[0]
-        validate_every = max(1, generations // 16)
-        path = checkpoint.path
-        best = 1.0 if checkpoint.best is None else checkpoint.best[0]
-        for number in checkpoint.remaining_generations(search, random):
+
+        def evaluate_weights(weights: Floats, _: int) -> tuple[list[float], float]:
             sampled = _windows(jobs, random_starts(jobs, windows, window_jobs, random), window_jobs)
-            candidates = search.ask()
-            values = evaluate([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], sampled)
+            values = evaluate([start, *(LinearGpuAgent(row, start.overrides) for row in weights)], sampled)
             scores = [_relative(value, values[0]) for value in values[1:]]
-            search.tell(candidates, scores)
-            path.append(_unit(search.mean))
-            score = float("nan")
-            if number % validate_every == 0 or number == generations:
-                averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
-                score = _relative(
-                    evaluate([LinearGpuAgent(averaged, start.overrides)], validation_windows[::2])[0], reference[::2]
-                )
-                if score < best:
-                    best = score
-                    checkpoint.best = (score, averaged)
-            step = search.step / float(np.sqrt((search.mean**2).sum()))
-            checkpoint.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
-            if progress is not None:
-                progress(checkpoint.history[-1])
+            return scores, float(np.mean(scores))
+
+        def validate(weights: Floats) -> float:
+            values = evaluate([LinearGpuAgent(weights, start.overrides)], validation_windows[::2])
+            return _relative(values[0], reference[::2])
+
+        run_search(search, checkpoint, random, evaluate_weights, validate=validate, scale_free=True, progress=progress)
         chosen = start if checkpoint.best is None else LinearGpuAgent(checkpoint.best[1], start.overrides)
         ratios = np.log(evaluate([chosen], validation_windows[1::2])[0] / reference[1::2])
     keeps_policy = chosen is start or not _significantly_below(ratios)
@@ -220,16 +209,13 @@ def _evaluator(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, obj
     objective_function = OBJECTIVES[objective]
 
     def evaluate(candidates: Sequence[LinearGpuAgent], on: Sequence[JobTable]) -> Floats:
-        """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
         tables = list(pool.map(speeds, on))
-        pairs = [(agent, window) for agent in candidates for window in range(len(on))]
 
-        def value(pair: tuple[LinearGpuAgent, int]) -> float:
-            agent, window = pair
+        def value(agent: LinearGpuAgent, window: int) -> float:
             options: dict[str, Any] = {"speeds": tables[window], "on_oversized": "drop"}
             return objective_function(simulate(on[window], cluster, agent, "skip", **options))
 
-        return np.array(list(pool.map(value, pairs))).reshape(len(candidates), len(on))
+        return evaluate_windows(pool, value, candidates, range(len(on)))
 
     return evaluate
 
@@ -252,8 +238,3 @@ def _relative(values: Floats, reference: Floats) -> float:
 def _significantly_below(ratios: Floats) -> bool:
     """Whether the mean of these log-ratios is significantly below 0."""
     return float(ratios.mean() + Z_95 * ratios.std(ddof=1) / math.sqrt(len(ratios))) < 0
-
-
-def _unit(weights: Floats) -> Floats:
-    """The weights scaled to length 1, which does not change the order of jobs."""
-    return np.asarray(weights / max(float(np.sqrt((weights**2).sum())), 1e-300))

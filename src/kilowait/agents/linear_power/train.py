@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
+from kilowait.agents.evolution.search import check_search, run_search
 from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
 from kilowait.agents.linear_power.objective import CandidateResults, EvaluationWindows, SlowdownLimit
 from kilowait.cluster import Cluster
@@ -116,8 +117,7 @@ def train_linear_power(
     """
     if spent not in OBJECTIVES:
         raise UnknownNameError("objective", spent, OBJECTIVES)
-    if generations < 1 or threads < 1:
-        raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
+    check_search(generations, threads)
     sla = SlowdownLimit() if sla is None else sla
     signal = OBJECTIVES[spent]
     if signal is not None and getattr(power, signal) is None:
@@ -151,41 +151,25 @@ def train_linear_power(
     validation_allowed = validation_windows.slowdown_limit(validation_first, sla)
     reference = _values(validation_windows.evaluate([start], validation_first, threads), validation_allowed)[0]
     search = EvolutionStrategy((start.weights / SCALES)[free], step=0.15, seed=seed, population=population)
-    validate_every = max(1, generations // 16)
-    best = reference if checkpoint.best is None else checkpoint.best[0]
-    path = checkpoint.path
 
     def agent(point: Floats) -> LinearPowerAgent:
         weights = start.weights / SCALES
         weights[free] = point
         return replace(start, weights=weights * SCALES)
 
-    for number in checkpoint.remaining_generations(search, random):
+    def evaluate(points: Floats, _: int) -> tuple[Floats, float]:
         first = random.integers(0, training_windows.last_first + 1, windows)
         allowed = training_windows.slowdown_limit(first, sla)
-        candidates = search.ask()
-        values = _values(
-            training_windows.evaluate([start, *(agent(point) for point in candidates)], first, threads), allowed
-        )
-        search.tell(candidates, values[1:])
-        path.append(search.mean)
-        score = float("nan")
-        if number % validate_every == 0 or number == generations:
-            averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
-            score = float(
-                _values(validation_windows.evaluate([averaged], validation_first, threads), validation_allowed)[0]
-            )
-            if score < best:
-                best = score
-                checkpoint.best = (score, averaged.weights)
-        training_ratio, validation_ratio, best_ratio = (
-            float(np.exp(difference))
-            for difference in (np.mean(values[1:]) - values[0], score - reference, best - reference)
-        )
-        checkpoint.close(Generation(number, generations, training_ratio, validation_ratio, best_ratio, search.step))
-        if progress is not None:
-            progress(checkpoint.history[-1])
-    chosen = start if checkpoint.best is None else replace(start, weights=checkpoint.best[1])
+        results = training_windows.evaluate([start, *(agent(point) for point in points)], first, threads)
+        values = _values(results, allowed)
+        return values[1:], float(np.exp(np.mean(values[1:]) - values[0]))
+
+    def validate(point: Floats) -> float:
+        results = validation_windows.evaluate([agent(point)], validation_first, threads)
+        return float(np.exp(_values(results, validation_allowed)[0] - reference))
+
+    run_search(search, checkpoint, random, evaluate, validate=validate, progress=progress)
+    chosen = start if checkpoint.best is None else agent(checkpoint.best[1])
     provenance = {
         "trained_by": "kilowait.agents.linear_power.train (CMA-ES)",
         "env": "kilowait/Energy-v0",
@@ -201,7 +185,7 @@ def train_linear_power(
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
-        "validation_relative_to_start": float(np.exp(best - reference)),
+        "validation_relative_to_start": 1.0 if checkpoint.best is None else checkpoint.best[0],
         "start": dict(zip(WEIGHT_MEANINGS, start.weights.tolist(), strict=True)),
     }
     return replace(chosen, provenance=provenance), checkpoint.history

@@ -2,7 +2,7 @@
 
 from kilowait.telemetry.carbon.api import ElectricityMaps, GreatBritain, Service, make_service, read_token
 from kilowait.telemetry.carbon.fetch import FetchResult, fetch_carbon, follow_carbon
-from kilowait.telemetry.carbon.http import HttpClient, checked_base, default_cache
+from kilowait.telemetry.carbon.http import HttpClient, check_base_url, default_cache
 
 __all__ = [
     "HttpClient",
@@ -10,7 +10,7 @@ __all__ = [
     "FetchResult",
     "GreatBritain",
     "Service",
-    "checked_base",
+    "check_base_url",
     "default_cache",
     "fetch_carbon",
     "follow_carbon",

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError, MeterError, UnknownNameError
-from kilowait.telemetry.carbon.http import checked_base
+from kilowait.telemetry.carbon.http import check_base_url
 
 __all__ = ["ElectricityMaps", "GreatBritain", "Row", "Service", "row_time_s", "make_service", "read_token"]
 
@@ -201,7 +201,7 @@ def make_service(
     """
     if name not in SERVICES:
         raise UnknownNameError("carbon service", name, SERVICES)
-    base = {} if base_url is None else {"base_url": checked_base(base_url)}
+    base = {} if base_url is None else {"base_url": check_base_url(base_url)}
     if name == "gb":
         if zone is not None:
             raise InputError(f"the zone is {zone!r}, and Great Britain has regions; give --region 1 to 17, or none")

@@ -18,7 +18,7 @@ from typing import Any
 
 from kilowait.errors import InputError, MeterError
 
-__all__ = ["HttpClient", "checked_base", "default_cache"]
+__all__ = ["HttpClient", "check_base_url", "default_cache"]
 
 MAX_RETRY_AFTER_S = 300.0
 """Longest Retry-After that is waited for."""
@@ -35,7 +35,7 @@ def default_cache() -> Path:
     return user_cache_path("kilowait") / "carbon"
 
 
-def checked_base(url: str) -> str:
+def check_base_url(url: str) -> str:
     """A validated base URL of a service, without a trailing slash."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
