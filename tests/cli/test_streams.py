@@ -11,28 +11,31 @@ import time
 import pytest
 
 SHELL = f"{sys.executable} -m kilowait.cli"
-COMMANDS = ["--help", "--version", "policies", "simulate --help", "simulate nowhere.swf", "simulate", "policies --json"]
+COMMANDS = ["--help", "simulate nowhere.swf", "simulate", "policies --json"]
 
 
 def shell(line: str, **settings):
     return subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120, check=False, **settings)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_full_standard_output(command):
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("command", [*COMMANDS, "--version", "clusters"])
+def test_full_standard_output(command, buffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "" if buffered else "1")
     done = shell(f"{SHELL} {command} > /dev/full")
     if "nowhere" in command or command == "simulate":
         assert done.returncode == 2
     else:
         assert (done.returncode, done.stderr) == (
             2,
-            "error: standard output cannot be written: No space left on device; redirect it to a file on another disk\n",
+            "error: standard output cannot be written: No space left on device; "
+            "redirect it to a file on another disk\n",
         )
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"])
 def test_closed_streams(command, closed):
     done = shell(f"{SHELL} {command} {closed}")
     fails = "nowhere" in command or command == "simulate" or ">/dev/full 2" in closed
@@ -56,14 +59,20 @@ def test_closed_pipe(command):
 
 def test_narrow_encoding_of_the_output(tmp_path):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    for command in ("simulate --help", "clusters", "clusters --json", "simulate lublin:10:4:0.9 --power mira", "simulate é"):
+    for command in (
+        "simulate --help",
+        "clusters",
+        "clusters --json",
+        "simulate lublin:10:4:0.9 --power mira",
+        "simulate é",
+    ):
         done = shell(f"{SHELL} {command}", env=environment)
         assert done.returncode in (0, 2), done.stderr
         assert "Traceback" not in done.stderr
         assert (done.stdout + done.stderr).isascii()
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.08, 0.15, 0.6])
 def test_interrupt_at_any_time(delay_s):
     """The interpreter's own start, before any line of kilowait runs, is left out."""
     code = (

@@ -31,7 +31,10 @@ def hostile_log(tmp_path):
 
 def test_escaped():
     assert escaped(NASTY) == SHOWN
-    assert escaped("two\nlines\tand \udcff \ud800 \U000e0041 é – 日本") == "two\nlines\\tand \\xff \\ud800 \\U000e0041 é – 日本"
+    assert (
+        escaped("two\nlines\tand \udcff \ud800 \U000e0041 é – 日本")
+        == "two\nlines\\tand \\xff \\ud800 \\U000e0041 é – 日本"
+    )
     assert escaped_line("one\n  line\x1b") == "one line\\x1b"
 
 

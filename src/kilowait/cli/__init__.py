@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -89,11 +89,9 @@ def _status_of_command(all_arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    try:
-        os.write(2, b"")  # is there a standard error?
-        print("interrupted", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr, flush=True)
     return 130
 
 

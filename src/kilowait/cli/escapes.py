@@ -12,7 +12,7 @@ __all__ = ["escaped", "escaped_line", "json_escaped"]
 
 _STEERING = (
     r"\x00-\x09\x0b-\x1f\x7f-\x9f"  # C0 without line feed, DEL, C1
-    r"\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, bidirectional, separators
+    r"\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, bidi, separators
     r"\U000e0000-\U000e0fff"  # tags
     r"\ud800-\udfff"  # surrogates: bytes of a file name that are no UTF-8
 )

@@ -32,13 +32,14 @@ class OutputError(Exception):
 class _GuardedStream:
     """A text stream that escapes control characters and turns write errors into `OutputError`.
 
-    It has no `buffer`: libraries that look for one would write around it.
+    It has no `buffer`: libraries that look for one would write around it. An error is raised again by every later
+    write and flush: libraries that probe a stream suppress the first one.
     """
 
-    def __init__(self, stream: TextIO, *, escape: bool, required: bool) -> None:
+    def __init__(self, stream: TextIO, *, required: bool) -> None:
         self._stream = stream
-        self._escape = escape
         self._required = required  # False: write errors are ignored, as there is no place to report them
+        self._failure: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
@@ -48,38 +49,55 @@ class _GuardedStream:
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        shown = escaped(text) if self._escape else text
+        return self.write_unescaped(escaped(text))
+
+    def write_unescaped(self, text: str) -> int:
         try:
-            self._stream.write(shown)
+            self._stream.write(text)
         except UnicodeEncodeError:
             encoding = self._stream.encoding
-            self.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+            return self.write_unescaped(text.encode(encoding, "backslashreplace").decode(encoding))
         except OSError as error:
-            self._fail(error)
+            self._redirect_to_nowhere(error)
+        self._raise_failure()
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError as error:
-            self._fail(error)
+            self._redirect_to_nowhere(error)
+        self._raise_failure()
 
-    def _fail(self, error: OSError) -> None:
-        # The buffer keeps what could not be written, and Python flushes it once more at its end: to nowhere.
+    def _redirect_to_nowhere(self, error: OSError) -> None:
+        # The buffer keeps what could not be written, and Python flushes it once more at its end.
+        self._failure = error
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        if self._required:
-            raise OutputError(error) from error
 
-    def without_escapes(self) -> _GuardedStream:
-        return _GuardedStream(self._stream, escape=False, required=self._required)
+    def _raise_failure(self) -> None:
+        if self._failure is not None and self._required:
+            raise OutputError(self._failure) from self._failure
+
+
+class _Unescaped:
+    """The same stream for texts that contain intended terminal escapes."""
+
+    def __init__(self, stream: _GuardedStream) -> None:
+        self._guarded = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guarded, name)
+
+    def write(self, text: str) -> int:
+        return self._guarded.write_unescaped(text)
 
 
 def unescaped(stream: TextIO) -> TextIO:
     """The stream for rich, whose colours and cursor movements are meant; its texts must be escaped beforehand."""
-    return cast(TextIO, stream.without_escapes()) if isinstance(stream, _GuardedStream) else stream
+    return cast(TextIO, _Unescaped(stream)) if isinstance(stream, _GuardedStream) else stream
 
 
 @contextmanager
@@ -87,7 +105,7 @@ def guarded_streams() -> Iterator[None]:
     """Replace `sys.stdout` and `sys.stderr` by streams that escape control characters; flush them at the end."""
     before = sys.stdout, sys.stderr
     out, err = (
-        _GuardedStream(stream if stream is not None else io.StringIO(), escape=True, required=required)
+        _GuardedStream(stream if stream is not None else io.StringIO(), required=required)
         for stream, required in ((sys.stdout, True), (sys.stderr, False))
     )
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
