@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quickstart test check browser test-compiled test-interpreted test-bounds bench soak docs clean
+.PHONY: help setup quickstart test check browser test-compiled test-interpreted test-bounds test-lowest bench soak docs clean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -75,6 +75,16 @@ NOT_BOUNDS := tests/engine/test_power_controls.py tests/engine/gpu tests/oracle/
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"
 	NUMBA_BOUNDSCHECK=1 KILOWAIT_REFERENCE_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(NOT_BOUNDS),$(KERNELS)) $(NOT_BOUNDS:%=--ignore %)
+
+LOWEST := .venv-lowest
+
+# Core and the light extras; torch and what needs it are left out, as they take gigabytes.
+test-lowest: ## a smoke test with the lowest versions of the dependencies that pyproject.toml permits; needs Python 3.11
+	@echo "== installing the lowest versions into $(LOWEST)"
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install -qq --editable '.[pandas,polars,report,predict]' --constraint constraints-lowest.txt
+	@echo "== smoke test"
+	@$(LOWEST)/bin/python -m tests.smoke
 
 bench: setup ## jobs per second, beside the reference simulator in the same run
 	@$(BIN)/python -m benchmarks.speed simulator

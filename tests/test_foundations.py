@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kilowait import errors
 from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
+from kilowait.installation import install_command
 from kilowait.rng import stream
 from kilowait.units import format_duration, parse_duration
 
@@ -56,7 +57,7 @@ def test_errors_can_be_pickled(error):
 
 
 def test_missing_extra_names_the_command():
-    assert "pip install 'kilowait[report]'" in str(MissingExtraError("matplotlib", "report"))
+    assert install_command("report") in str(MissingExtraError("matplotlib", "report"))
 
 
 # -- units ----------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from kilowait.installation import install_command
+
 __all__ = [
     "ChoiceError",
     "ClusterError",
@@ -85,13 +87,13 @@ class UnknownNameError(KilowaitError, LookupError):
 class MissingExtraError(KilowaitError, ImportError):
     """An optional dependency is missing.
 
-    >>> str(MissingExtraError("pandas", "pandas"))
-    "this needs pandas, which is not installed: pip install 'kilowait[pandas]'"
+    >>> str(MissingExtraError("pandas", "pandas")).partition(": ")[0]
+    'this needs pandas, which is not installed'
     """
 
     def __init__(self, package: str, extra: str) -> None:
         self.package, self.extra = package, extra
-        super().__init__(f"this needs {package}, which is not installed: pip install 'kilowait[{extra}]'")
+        super().__init__(f"this needs {package}, which is not installed: {install_command(extra)}")
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         """Support pickling: worker processes return exceptions pickled."""

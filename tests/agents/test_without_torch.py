@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import kilowait.agents
+from kilowait.installation import install_command
 
 WITHOUT = """
 import sys
@@ -28,7 +29,7 @@ for name in ("network", "train_ppo", "load_network"):
 
 def test_without_torch():
     process = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=True)
-    message = "this needs torch, which is not installed: pip install 'kilowait[learn]'"
+    message = f"this needs torch, which is not installed: {install_command('learn')}"
     assert process.stdout.splitlines() == [message] * 3
 
 

@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from kilowait.installation import install_command
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
 
@@ -151,4 +152,4 @@ def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     assert kilowait("predict", "score", log, "-c", 16, "--models", "last2").status == 0
     error = kilowait("predict", "fit", log, "-c", 16, "--out", tmp_path / "made").err
-    assert "this needs lightgbm, which is not installed: pip install 'kilowait[predict]'" in error
+    assert f"this needs lightgbm, which is not installed: {install_command('predict')}" in error

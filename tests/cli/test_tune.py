@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from kilowait.installation import install_command
+
 TRACE = "lublin:600:16"
 SMALL = ("--num-envs", "2", "--episode-jobs", "40", "--queue-window", "16", "--window", "60", "--windows", "2")
 TUNE = ("tune", TRACE, "--total-timesteps", "256", *SMALL)
@@ -51,4 +53,4 @@ def test_error_messages(kilowait, tmp_path, monkeypatch):
     (tmp_path / "full" / "mine.txt").touch()
     assert "not empty" in kilowait(*TUNE, "--out", tmp_path / "full").error()
     monkeypatch.setitem(sys.modules, "optuna", None)
-    assert "kilowait[tune]" in kilowait(*TUNE, "--out", tmp_path / "new").error()
+    assert install_command("tune") in kilowait(*TUNE, "--out", tmp_path / "new").error()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -12,42 +12,87 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``kilowait ARGUMENTS`` (default: those of this process) and return the exit status.
 
-    0: success; 2: a user error, printed as one line; 130: interrupted; 1: a bug, with a traceback.
+    0: success; 2: a user error, printed as one line; 130: interrupted; 1: a bug, with a traceback, or a reader of the
+    output that has exited.
     """
+    try:  # Ctrl-C may come before the first import is complete.
+        from kilowait.cli import interrupts
+
+        with interrupts.deferred_interrupts():
+            if arguments is not None:
+                return _run(list(arguments))
+            return _run_process(sys.argv[1:])
+    except KeyboardInterrupt:
+        return _interrupted()
+
+
+def _run_process(arguments: list[str]) -> int:
+    """Run the command of this process, which ends afterwards."""
+    import signal
+
+    from kilowait.cli import streams
+
+    streams.open_closed_streams()
+    try:
+        status = _run(arguments)
+    except Exception:
+        import traceback
+
+        with streams.guarded_streams():
+            sys.stderr.write(traceback.format_exc())
+        status = 1
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Nothing is left to do: end at once, without a traceback.
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    from kilowait.cli import streams
+
+    with streams.guarded_streams():
+        try:
+            status = _status_of_command(arguments)
+            sys.stdout.flush()
+        except streams.OutputError as error:
+            if not error.closed_pipe:
+                sys.stderr.write(f"error: {error}\n")
+            status = 1 if error.closed_pipe else 2
+        sys.stderr.flush()
+    return status
+
+
+def _status_of_command(all_arguments: list[str]) -> int:
     from kilowait.cli import app, console
     from kilowait.errors import KilowaitError
 
-    all_arguments = list(sys.argv[1:] if arguments is None else arguments)
-    arguments_without_debug, debug = app.without_debug(all_arguments)
+    arguments, debug = app.without_debug(all_arguments)
     try:
         with console.plain_messages():
-            app.command().main(arguments_without_debug, prog_name="kilowait", obj={"words": arguments_without_debug})
-        status: int | str | None = 0
+            app.command().main(arguments, prog_name="kilowait", obj={"words": arguments})
     except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
-        status = finished.code
+        return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
     except app.Interrupted:
-        console.info("interrupted")
-        status = 130
+        return _interrupted()
     except KilowaitError as error:
         if debug:
             raise
         from kilowait.cli.option_names import with_option_names
 
-        console.info(
-            f"error: {console.one_line(with_option_names(str(error), app.options_of(arguments_without_debug)))}"
-        )
-        status = 2
+        console.info(f"error: {with_option_names(str(error), app.options_of(arguments))}")
+        return 2
     except MemoryError:
         if debug:
             raise
-        console.info(f"error: not enough memory; {_less_memory(app.options_of(arguments_without_debug))}")
-        status = 2
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # The reader of the pipe has exited; avoid a second complaint of Python at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = status or 1
-    return status if isinstance(status, int) else int(status is not None)
+        console.info(f"error: not enough memory; {_less_memory(app.options_of(arguments))}")
+        return 2
+    return 0
+
+
+def _interrupted() -> int:
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr, flush=True)
+    return 130
 
 
 def _less_memory(options: Mapping[str, object]) -> str:

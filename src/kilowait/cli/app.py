@@ -86,6 +86,13 @@ class _Root(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(verb, VERBS[verb][1]) for verb in self.commands])
 
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Parse the arguments; Ctrl-C is passed on as `Interrupted`."""
+        try:
+            return super().make_context(*args, **settings)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C is passed on as `Interrupted`."""
         try:

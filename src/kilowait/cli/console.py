@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from os import environ
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from kilowait.cli.escapes import escaped, escaped_line, json_escaped
+from kilowait.cli.streams import unescaped
 from kilowait.units import format_duration
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
+    from rich.text import Text
 
 __all__ = [
     "PLAIN",
@@ -29,7 +32,6 @@ __all__ = [
     "json_document",
     "note",
     "number",
-    "one_line",
     "percent",
     "plain_messages",
     "progress",
@@ -61,18 +63,14 @@ PLAIN: _Plain = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
 def info(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on stderr; further lines of the text are joined to it, and its indentation is kept."""
+    indentation = " " * (len(text) - len(text.lstrip(" ")))
+    print(f"{indentation}{escaped_line(text)}", file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
     """A note on stderr."""
     info(f"note: {text}")
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks."""
-    return " ".join(text.split())
 
 
 def number(value: float) -> str:
@@ -144,11 +142,11 @@ def plain_messages() -> Iterator[None]:
 
 class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        info(one_line(record.getMessage()))
+        info(record.getMessage())
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    info(f"warning: {one_line(str(message))}")
+    info(f"warning: {message}")
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -159,12 +157,19 @@ def _console(stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in environ else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Console(file=unescaped(stream), width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """A text for rich: no markup, no control characters, no line breaks."""
+    from rich.text import Text
+
+    return Text(escaped(text).replace("\n", r"\n"), style=style)
 
 
 def title(text: str) -> None:
     """Print a heading on stdout."""
-    _console().print(text, style="bold", soft_wrap=True)
+    _console().print(_text(text, "bold"), soft_wrap=True)
 
 
 def table(
@@ -179,20 +184,19 @@ def table(
 
     Cells are never truncated; only the column `wrapped` may take several lines. `marked` cells get a star.
     """
-    from rich.text import Text
-
     cells = [
         [
-            Text(text + _star(marked, row, place, left), style="bold green" if (row, place) in (marked or ()) else "")
+            _text(text + _star(marked, row, place, left), "bold green" if (row, place) in (marked or ()) else "")
             for place, text in enumerate(line)
         ]
         for row, line in enumerate(rows)
     ]
-    widths = [max(map(len, name.split("\n"))) for name in header]
+    names = [escaped(name) for name in header]
+    widths = [max(map(len, name.split("\n"))) for name in names]
     for line in cells:
-        widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
+        widths = [max(width, cell.cell_len) for width, cell in zip(widths, line, strict=True)]
     grid = _new_table(show_header=True)
-    for place, name in enumerate(header):
+    for place, name in enumerate(names):
         free = place == wrapped
         grid.add_column(
             name,
@@ -215,13 +219,12 @@ def _star(marked: set[tuple[int, int]] | None, row: int, place: int, left: int) 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
     """Print names and values in two columns."""
-    from rich.text import Text
-
     grid = _new_table(show_header=False)
-    grid.add_column(no_wrap=True, min_width=max(len(name) for name, _ in rows))
+    cells = [(_text(name, "dim"), _text(value)) for name, value in rows]
+    grid.add_column(no_wrap=True, min_width=max(name.cell_len for name, _ in cells))
     grid.add_column(min_width=MIN_WRAPPED_WIDTH, overflow="fold")
-    for name, value in rows:
-        grid.add_row(Text(name, style="dim"), Text(value))
+    for name, value in cells:
+        grid.add_row(name, value)
     _print_table(grid)
 
 
@@ -238,14 +241,14 @@ def _print_table(grid: Table) -> None:
     with console.capture() as captured:
         console.print(grid)
     lines = captured.get().splitlines()
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+    unescaped(sys.stdout).write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def json_document(data: Any) -> None:
     """Print one JSON document on stdout; NaN becomes null."""
     from kilowait.evaluation.storage import plain_json
 
-    print(plain_json(data))
+    print(json_escaped(plain_json(data), sys.stdout.encoding or "utf-8"))
 
 
 # -- progress ------------------------------------------------------------------------------------
@@ -257,9 +260,7 @@ def busy(text: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.text import Text
-
-    with _console(stderr=True).status(Text(text)):
+    with _console(stderr=True).status(_text(text)):
         yield
 
 
@@ -269,10 +270,8 @@ def status() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    from rich.text import Text
-
-    with _console(stderr=True).status(Text("...")) as status:
-        yield lambda text: status.update(Text(text))
+    with _console(stderr=True).status(_text("...")) as status:
+        yield lambda text: status.update(_text(text))
 
 
 @contextmanager
@@ -299,7 +298,7 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
             nonlocal done
             done = done + 1 if number is None else number
             if bar is not None:
-                bar.update(bar.task_ids[0], description=text, completed=done)
+                bar.update(bar.task_ids[0], description=_text(text).plain, completed=done)
             elif line:
                 info(f"     {done} of {total}: {text}")
 
