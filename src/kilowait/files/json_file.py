@@ -27,7 +27,9 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def read_json_object(path: str | PathLike[str], fields: Field | None = None, *, remedy: str = "") -> dict[str, Any]:
+def read_json_object(
+    path: str | PathLike[str], fields: Field | None = None, *, remedy: str = "", constants: bool = False
+) -> dict[str, Any]:
     """Read the JSON object of a file and check its fields.
 
     Raises an InputError that names the file and the field, and an OSError where the file cannot be opened.
@@ -36,6 +38,7 @@ def read_json_object(path: str | PathLike[str], fields: Field | None = None, *, 
         path: the file.
         fields: the fields it must have; see `kilowait.files.fields`.
         remedy: what to do about a damaged file, for the error.
+        constants: see `parse_json`.
 
     >>> import tempfile
     >>> from kilowait.files.fields import Number, Record
@@ -45,7 +48,7 @@ def read_json_object(path: str | PathLike[str], fields: Field | None = None, *, 
     ...     read_json_object(file.name, Record({"seed": Number()}))
     {'seed': 1}
     """
-    data = parse_json(read_bytes(path, max_bytes=MAX_JSON_BYTES), path, remedy=remedy)
+    data = parse_json(read_bytes(path, max_bytes=MAX_JSON_BYTES), path, remedy=remedy, constants=constants)
     if not isinstance(data, dict):
         raise InputError(f"{fspath(path)} does not contain a JSON object{_clause(remedy)}")
     if fields is not None:
@@ -53,8 +56,14 @@ def read_json_object(path: str | PathLike[str], fields: Field | None = None, *, 
     return data
 
 
-def parse_json(text: bytes, source: str | PathLike[str], *, remedy: str = "") -> Any:
-    """Parse JSON text in UTF-8; `source` names its file in errors.
+def parse_json(text: bytes, source: str | PathLike[str], *, remedy: str = "", constants: bool = False) -> Any:
+    """Parse JSON text in UTF-8.
+
+    Args:
+        text: the text.
+        source: the file, for errors.
+        remedy: what to do about a damaged file, for errors.
+        constants: whether NaN and Infinity are numbers; `json.dumps` writes them, but standard JSON has none.
 
     >>> parse_json(b"[NaN]", "results.json")
     Traceback (most recent call last):
@@ -66,7 +75,10 @@ def parse_json(text: bytes, source: str | PathLike[str], *, remedy: str = "") ->
         raise InputError(f"{name} is damaged: it has more than {MAX_DEPTH} nested objects and lists{_clause(remedy)}")
     try:
         data = json.loads(
-            text.decode("utf-8"), parse_int=_whole_number, parse_float=_float, parse_constant=_refuse_constant
+            text.decode("utf-8"),
+            parse_int=_whole_number,
+            parse_float=_float,
+            parse_constant=float if constants else _refuse_constant,
         )
         if _SURROGATE.search(text):
             json.dumps(data, ensure_ascii=False).encode("utf-8")

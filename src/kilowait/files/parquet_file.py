@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any
@@ -16,7 +16,7 @@ from kilowait.errors import InputError
 from kilowait.files.json_file import parse_json
 from kilowait.files.regular_file import open_regular
 
-__all__ = ["ColumnType", "ParquetColumns", "read_parquet_columns"]
+__all__ = ["ColumnType", "ParquetColumns", "read_parquet_columns", "read_parquet_table"]
 
 MAX_COLUMNS = 1000
 FREE_ROWS, ROWS_PER_BYTE = 2_000_000, 64
@@ -93,6 +93,47 @@ def read_parquet_columns(
     ...     read_parquet_columns(file.name, {"start_s": ColumnType(np.float64)})["start_s"].tolist()
     [0.0, 5.0]
     """
+    source = fspath(path)
+
+    def present(schema: Any) -> list[str]:
+        for name in columns:
+            if name not in optional and schema.get_field_index(name) < 0:
+                raise InputError(f"{source}: the column {name} is missing, or not unique")
+        names = [name for name in columns if schema.get_field_index(name) >= 0]
+        for name in names:
+            _check_type(source, name, schema.field(name).type, columns[name])
+        return names
+
+    table = read_parquet_table(path, present, rows=rows)
+    missing = {
+        name: table[name].combine_chunks().is_null().to_numpy(zero_copy_only=False)
+        for name in table.column_names
+        if columns[name].null
+    }
+    arrays = {name: _array(source, name, table[name], columns[name]) for name in table.column_names}
+    note = (table.schema.metadata or {}).get(META_KEY)
+    parsed = None if note is None else parse_json(note, f"{source}: metadata", constants=True)
+    return ParquetColumns(source, table.num_rows, arrays, missing, parsed)
+
+
+def read_parquet_table(
+    path: str | PathLike[str], choose: Callable[[Any], list[str]] | None = None, *, rows: int | None = None
+) -> Any:
+    """Read a Parquet file as a pyarrow.Table with a bounded number of rows.
+
+    Raises an InputError that names the file, and an OSError where the file cannot be opened.
+
+    Args:
+        path: the file.
+        choose: a function that returns the columns to read, given the schema; None: all columns.
+        rows: the number of rows the file must have; None: any, within the limits of its size.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     pq.write_table(pa.table({"job_id": [1, 2]}), file.name)
+    ...     read_parquet_table(file.name).num_rows
+    2
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -101,29 +142,14 @@ def read_parquet_columns(
         try:
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             _check_shape(source, parquet, os.fstat(file.fileno()).st_size, rows)
-            present = parquet.schema_arrow
-            for name in columns:
-                if name not in optional and present.get_field_index(name) < 0:
-                    raise InputError(f"{source}: the column {name} is missing, or not unique")
-            names = [name for name in columns if present.get_field_index(name) >= 0]
-            for name in names:
-                _check_type(source, name, present.field(name).type, columns[name])
-            table = parquet.read(columns=names)
-            note = (present.metadata or {}).get(META_KEY)
+            table = parquet.read(columns=None if choose is None else choose(parquet.schema_arrow))
+        except InputError:
+            raise
         except (pa.ArrowException, OSError, MemoryError, ValueError) as problem:
-            if isinstance(problem, InputError):
-                raise
             raise InputError(f"{source} cannot be read as Parquet: {_first_line(problem)}") from None
     if table.num_rows != parquet.metadata.num_rows:
         raise InputError(f"{source} has {table.num_rows:,} rows and announces {parquet.metadata.num_rows:,}")
-    missing = {
-        name: table[name].combine_chunks().is_null().to_numpy(zero_copy_only=False)
-        for name in names
-        if columns[name].null
-    }
-    arrays = {name: _array(source, name, table[name], columns[name]) for name in names}
-    parsed = None if note is None else parse_json(note, f"{source}: metadata")
-    return ParquetColumns(source, table.num_rows, arrays, missing, parsed)
+    return table
 
 
 def _check_shape(source: str, parquet: Any, size: int, rows: int | None) -> None:
