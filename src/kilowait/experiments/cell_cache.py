@@ -150,7 +150,12 @@ def _cells_by_key(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int,
         for policy in range(len(comparison.policies))
         for window in range(len(comparison.windows))
     ]
-    return dict(zip(earlier.cells, cells, strict=True))
+    if len(earlier.cells) not in (0, len(cells)):
+        raise InputError(
+            f"{earlier.path / 'cases.json'} names {len(earlier.cells)} cells, and the comparison has {len(cells)}; "
+            "name another folder"
+        )
+    return dict(zip(earlier.cells, cells, strict=False))
 
 
 def _policy_digest(policy: str) -> str:

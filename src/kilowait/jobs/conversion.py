@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
+from kilowait.files.fields import Anything, Items, Record, Text, Values, check_fields
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 
 if TYPE_CHECKING:
     from kilowait.jobs.table import JobTable
 
 META_KEY = b"kilowait"
+_METADATA = Record({}, {"meta": Values(Anything()), "labels": Values(Items(Text()))})
 
 
 def to_arrow(jobs: JobTable) -> Any:
@@ -138,9 +140,10 @@ def _metadata(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Meta and labels from the schema of a table written by kilowait."""
     try:
         note = json.loads((frame.schema.metadata or {}).get(META_KEY, b"{}"))
-        return dict(note.get("meta", {})), dict(note.get("labels", {}))
-    except (ValueError, AttributeError, TypeError) as problem:
+        check_fields(note, _METADATA, "kilowait")
+    except (ValueError, RecursionError) as problem:
         raise TableError(f"the table's kilowait metadata is damaged: {problem}") from None
+    return note.get("meta", {}), note.get("labels", {})
 
 
 def _plain(value: Any) -> Any:

@@ -97,7 +97,7 @@ def test_other_folders_are_refused(tmp_path):
     with pytest.raises(InputError, match="no manifest.json"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="manifest.json is damaged: Expecting property name"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(InputError, match="does not contain a JSON object"):

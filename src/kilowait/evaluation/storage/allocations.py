@@ -14,12 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.errors import InputError
+from kilowait.files.fields import Items, Number, Record, check_fields
+from kilowait.files.parquet_file import ColumnType, read_parquet_columns
 from kilowait.jobs.execution_log import Allocations
 
 __all__ = ["WORK_COLUMNS", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
 
 _META_KEY = b"kilowait"
 _COLUMNS = ("segment", "node", "gpus", "gpu_milli", "count")
+_COUNT = ColumnType(np.int64, minimum=0)
+_TYPES = {"cell": ColumnType(np.int32, minimum=0), **dict.fromkeys(_COLUMNS, _COUNT)}
+_NOTE = Record(
+    {
+        "node_groups": Items(Items(Number(0, 2**15 - 1, whole=True))),
+        "cells": Items(Items(Number(minimum=0, whole=True), 2, 2)),
+    }
+)
 WORK_COLUMNS = ("work_s", "lost_s")
 """Columns that only the segments of node-level clusters have; 0 for other segments in the same file."""
 
@@ -48,21 +59,17 @@ def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
     pq.write_table(pa.table(columns).replace_schema_metadata(note), path, compression="zstd")
 
 
-def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
-    """Read what `write_pieces` wrote, by cell, for `pieces_from`; empty if the file does not exist."""
-    import pyarrow.parquet as pq
-
-    if not path.exists():
-        return {}
-    table = pq.read_table(path)
-    note = json.loads(table.schema.metadata[_META_KEY])
-    machines = [np.array(machine, np.int64) for machine in note["node_groups"]]
-    cells = table["cell"].to_numpy()
-    columns = {name: table[name].to_numpy() for name in _COLUMNS}
+def read_pieces(path: Path, cells: int) -> dict[int, dict[str, npt.NDArray[Any]]]:
+    """Read what `write_pieces` wrote for `cells` logs, by cell, for `pieces_from`."""
+    found = read_parquet_columns(path, _TYPES)
+    check_fields(found.note, _NOTE, f"{path}: metadata")
+    machines = [np.array(machine, np.int64) for machine in found.note["node_groups"]]
     result = {}
-    for cell, machine in note["cells"]:
-        low, high = np.searchsorted(cells, (cell, cell + 1))
-        result[cell] = {**{name: columns[name][low:high] for name in _COLUMNS}, "node_group": machines[machine]}
+    for cell, machine in found.note["cells"]:
+        if cell >= cells or machine >= len(machines):
+            raise InputError(f"{path}: metadata: cell {cell} of {cells} has machine {machine} of {len(machines)}")
+        low, high = np.searchsorted(found["cell"], (cell, cell + 1))
+        result[cell] = {**{name: found[name][low:high] for name in _COLUMNS}, "node_group": machines[machine]}
     return result
 
 
@@ -70,7 +77,11 @@ def pieces_from(
     columns: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
 ) -> Allocations | None:
     """The allocations of one log, from the result of `read_pieces` and the columns `WORK_COLUMNS` of its segments."""
-    return None if columns is None else Allocations(**columns, **{name: worked[name] for name in WORK_COLUMNS})
+    if columns is None:
+        return None
+    if any(name not in worked for name in WORK_COLUMNS):
+        raise InputError(f"segments with node-level allocations have no column {' or '.join(WORK_COLUMNS)}")
+    return Allocations(**columns, **{name: worked[name] for name in WORK_COLUMNS})
 
 
 def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:

@@ -18,26 +18,65 @@ manifest.json     versions, seeds, sha256 of inputs and of these files, command,
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.comparison.result import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve
+from kilowait.errors import InputError
+from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
-from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
-from kilowait.evaluation.storage.run import machine_from_dict, machine_to_dict, read_node_states, write_node_states
+from kilowait.evaluation.storage.described_fields import CLEANING_REPORT, CLUSTER, METRICS, POLICY, SETTINGS
+from kilowait.evaluation.storage.energy_results import read_energy
+from kilowait.evaluation.storage.folder import (
+    check_files,
+    checked_manifest,
+    null_to_nan,
+    plain_json,
+    read_json,
+    save_folder,
+)
+from kilowait.evaluation.storage.log_columns import (
+    MACHINE,
+    RECORD_COLUMNS,
+    SEGMENT_COLUMNS,
+    check_log,
+    machine_from_dict,
+    read_jobs,
+)
+from kilowait.evaluation.storage.run import machine_to_dict, read_node_states, write_node_states
 from kilowait.evaluation.storage.toml_writer import to_toml
-from kilowait.jobs import ExecutionLog, JobTable, NodeStates
+from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values
+from kilowait.files.parquet_file import ColumnType, ParquetColumns, read_parquet_columns
+from kilowait.files.toml_file import read_toml
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]
 
+_FILES = ("scenario.toml", "cases.json", "segments.parquet", "records.parquet", "results.json")
+_POLICY_FIELDS = (*POLICY.required, *POLICY.optional)
+_CASE = Record(
+    {
+        "trace": Text(),
+        "nodes": Number(minimum=0, whole=True),
+        "description": Text(),
+        "windows": Items(Items(Number(minimum=0, whole=True), 1), 3, 3),
+        "policies": Items(POLICY, 1),
+        "runs": Items(SETTINGS, 1),
+        "machine": MACHINE,
+        "ledger": CLEANING_REPORT,
+        "cluster": CLUSTER,
+        "notes": Items(Text()),
+    }
+)
+CASES = Record({"cases": Items(_CASE), "cells": Items(Text())})
+"""Fields of cases.json."""
+RESULTS = Record({}, {"traces": Items(Record({}, {"gpus": Values(METRICS), "lower_bounds": Either(Null(), METRICS)}))})
+"""Fields of a comparison's results.json; others are recomputed."""
 _SEGMENT = ("start_s", "end_s", "group", "level", "outcome")
 COMPRESSION = "zstd"
 
@@ -175,114 +214,128 @@ def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
         raise InputError(
             f"{folder} holds a {manifest.get('kind')!r}, not a comparison; write one with kilowait compare"
         )
+    check_files(manifest, _FILES, folder)
     try:
-        scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
-        cases = read_json(folder / "cases.json", folder)
-        results = read_json(folder / "results.json", folder)
-        comparisons = tuple(_load_comparisons(folder, cases["cases"], results))
-    except (KilowaitError, OSError, ValueError, KeyError, TypeError, IndexError) as problem:
+        scenario = read_toml(folder / "scenario.toml", remedy="run it again")
+        stored = read_json(folder / "cases.json", folder, CASES, constants=True)
+        results = read_json(folder / "results.json", folder, RESULTS)
+        comparisons = tuple(_load_comparisons(folder, manifest, stored["cases"], results))
+    except OSError as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return ComparisonFolder(folder, scenario, manifest, results, comparisons, tuple(cases["cells"]))
+    return ComparisonFolder(folder, scenario, manifest, results, comparisons, tuple(stored["cells"]))
 
 
 def _load_comparisons(
-    folder: Path, cases: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
+    folder: Path, manifest: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
 ) -> Iterator[Comparison]:
-    import pyarrow.parquet as pq
-
-    trace_results = results.get("traces") or [{}] * len(cases)
-
-    segments = _arrays(pq.read_table(folder / "segments.parquet"))
-    records = pq.read_table(folder / "records.parquet")
-    eligible_s = records["eligible_s"].combine_chunks()
-    job_records = {
-        "cell": records["cell"].to_numpy(),
-        "outcome": records["outcome"].to_numpy(),
-        "at_submission": eligible_s.is_null().to_numpy(zero_copy_only=False),
-        "eligible_s": eligible_s.fill_null(0.0).to_numpy(),
-    }
-    states, pieces = read_node_states(folder / "states.parquet"), read_pieces(folder / "pieces.parquet")
+    check_files(manifest, [f"jobs-{number}.parquet" for number in range(len(cases))], folder)
+    path = folder / "cases.json"
+    traces = results.get("traces") or [{}] * len(cases)
+    if len(traces) != len(cases):
+        raise InputError(f"{folder / 'results.json'} has the results of {len(traces)} traces, and {path} {len(cases)}")
+    all_windows = [
+        _windows(case, read_jobs(folder / f"jobs-{number}.parquet"), path) for number, case in enumerate(cases)
+    ]
+    sizes = [
+        (windows.warmup + windows.size).tolist() * len(case["policies"])
+        for windows, case in zip(all_windows, cases, strict=True)
+    ]
+    stored = _StoredColumns(folder, manifest["files"], [jobs for of_case in sizes for jobs in of_case])
+    energy = read_energy(folder / "energy.json", cases, all_windows) if "energy.json" in manifest["files"] else None
     cell = 0
-    for number, case in enumerate(cases):
-        jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
-        first, size, warmup = (np.array(column, np.int64) for column in case["windows"])
-        windows = Windows(jobs, first, size, warmup, case["description"])
-        policies = tuple(PolicyConfig(**policy) for policy in case["policies"])
+    for number, (case, windows) in enumerate(zip(cases, all_windows, strict=True)):
+        policies = tuple(
+            PolicyConfig(**{name: policy[name] for name in _POLICY_FIELDS if name in policy})
+            for policy in case["policies"]
+        )
         yield Comparison(
             trace=case["trace"],
             nodes=case["nodes"],
             windows=windows,
             policies=policies,
-            logs=_StoredLogs(windows, case, segments, job_records, states, pieces, cell),
+            logs=_StoredLogs(windows, case, stored, cell, path),
             cleaning_report=case["ledger"],
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
-            energy=_energy(folder, number),
-            gpus={label: null_to_nan(row) for label, row in trace_results[number].get("gpus", {}).items()},
+            energy=None if energy is None else energy[number],
+            gpus={label: null_to_nan(row) for label, row in traces[number].get("gpus", {}).items()},
         )
         cell += len(policies) * len(windows)
 
 
-def _energy(folder: Path, number: int) -> EnergyResults | None:
-    path = folder / "energy.json"
-    if not path.exists():
-        return None
-    data = json.loads(path.read_text(encoding="utf-8"))[number]
-    if data is None:
-        return None
-    return EnergyResults(
-        metrics=tuple(tuple(null_to_nan(cell) for cell in row) for row in data["metrics"]),
-        states=tuple(null_to_nan(row) for row in data["states"]),
-        curves=tuple(PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]),
-        plotted_window=data["plotted_window"],
-        signals=tuple(
-            SignalCurve(s["name"], s["unit"], s["description"], tuple(s["edge_s"]), tuple(s["value"]))
-            for s in data["signals"]
-        ),
-        notes=tuple(data["notes"]),
-    )
+def _windows(case: Mapping[str, Any], jobs: JobTable, path: Path) -> Windows:
+    """The windows of one trace; an InputError that names `path` if they are not windows of its jobs."""
+    if len({len(column) for column in case["windows"]}) > 1:
+        raise InputError(f"{path}: the windows of {case['trace']!r} have different numbers of starts and sizes")
+    first, size, warmup = (np.array(column, np.int64) for column in case["windows"])
+    if (size < 1).any() or (warmup > first).any() or (first > len(jobs)).any() or (first + size > len(jobs)).any():
+        raise InputError(f"{path}: the windows of {case['trace']!r} are not windows of its {len(jobs):,} jobs")
+    if jobs.order is not None:
+        raise InputError(f"{path}: the jobs of {case['trace']!r} are not in the order of their submission")
+    if len(case["runs"]) != len(case["policies"]):
+        raise InputError(f"{path}: {len(case['policies'])} policies have the settings of {len(case['runs'])} runs")
+    return Windows(jobs, first, size, warmup, case["description"])
 
 
-def _arrays(table: Any) -> dict[str, Any]:
-    return {name: table[name].to_numpy() for name in table.column_names}
+class _StoredColumns:
+    """The columns of all logs of a comparison, with the rows of each cell."""
+
+    def __init__(self, folder: Path, files: Container[str], jobs_of_cell: Sequence[int]) -> None:
+        cells = len(jobs_of_cell)
+        cell = ColumnType(np.int32, minimum=0, maximum=cells - 1)
+        types = {"cell": cell, "row": ColumnType(np.int64, minimum=0), **SEGMENT_COLUMNS}
+        self.segments = read_parquet_columns(folder / "segments.parquet", types, optional=WORK_COLUMNS)
+        optional_time = replace(RECORD_COLUMNS["eligible_s"], null=True)
+        types = {"cell": cell, **RECORD_COLUMNS, "eligible_s": optional_time}
+        self.records = read_parquet_columns(folder / "records.parquet", types, rows=sum(jobs_of_cell))
+        for columns in (self.segments, self.records):
+            if (np.diff(columns["cell"]) < 0).any():
+                raise InputError(f"{columns.source}: the cells are not in order")
+        if (np.bincount(self.records["cell"], minlength=cells) != np.array(jobs_of_cell)).any():
+            raise InputError(f"{self.records.source} has other numbers of records than the windows have jobs")
+        rows = np.array(jobs_of_cell)[self.segments["cell"]]
+        if (self.segments["row"] >= rows).any():
+            raise InputError(f"{self.segments.source} has segments of jobs that are not in their windows")
+        has = {name: name in files for name in ("states.parquet", "pieces.parquet")}
+        self.states = read_node_states(folder / "states.parquet", cells) if has["states.parquet"] else {}
+        self.pieces = read_pieces(folder / "pieces.parquet", cells) if has["pieces.parquet"] else {}
+
+    def rows(self, columns: ParquetColumns, cell: int) -> slice:
+        """The rows of one cell."""
+        low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
+        return slice(int(low), int(high))
 
 
 class _StoredLogs:
     """The logs of one trace, extracted from the folder's columns on demand."""
 
     def __init__(
-        self,
-        windows: Windows,
-        case: Mapping[str, Any],
-        segments: Mapping[str, Any],
-        records: Mapping[str, Any],
-        states: Mapping[int, NodeStates],
-        pieces: Mapping[int, dict[str, Any]],
-        cell: int,
+        self, windows: Windows, case: Mapping[str, Any], stored: _StoredColumns, cell: int, source: Path
     ) -> None:
-        self._windows, self._case, self._cell = windows, case, cell
-        self._segments, self._records, self._states, self._pieces = segments, records, states, pieces
+        self._windows, self._case, self._stored, self._cell, self._source = windows, case, stored, cell, source
+        self._machine = machine_from_dict(case["machine"], source)
+        for policy in range(len(case["policies"])):  # every log is checked before any is used
+            for window in range(len(windows)):
+                check_log(self(policy, window), source.parent)
 
     def __call__(self, policy: int, window: int) -> ExecutionLog:
+        stored = self._stored
         cell = self._cell + policy * len(self._windows) + window
         jobs = self._windows[window].jobs
-        low, high = np.searchsorted(self._segments["cell"], (cell, cell + 1))
-        from_, to = np.searchsorted(self._records["cell"], (cell, cell + 1))
-        if to - from_ != len(jobs):
-            raise InputError(f"the comparison has {to - from_} records for a window of {len(jobs)} jobs")
+        of_segments, of_records = stored.rows(stored.segments, cell), stored.rows(stored.records, cell)
+        worked = {name: stored.segments[name][of_segments] for name in WORK_COLUMNS if name in stored.segments}
         return ExecutionLog(
             jobs_table=jobs,
-            job=self._segments["row"][low:high].astype(np.int64),
-            **{name: self._segments[name][low:high] for name in _SEGMENT},
+            job=stored.segments["row"][of_segments],
+            **{name: stored.segments[name][of_segments] for name in _SEGMENT},
             eligible_s=np.where(
-                self._records["at_submission"][from_:to], jobs["submit_s"], self._records["eligible_s"][from_:to]
+                stored.records.missing["eligible_s"][of_records],
+                jobs["submit_s"],
+                stored.records["eligible_s"][of_records],
             ),
-            job_outcome=self._records["outcome"][from_:to],
+            job_outcome=stored.records["outcome"][of_records],
             run=self._case["runs"][policy],
-            states=self._states.get(cell),
-            pieces=pieces_from(
-                self._pieces.get(cell),
-                {name: self._segments[name][low:high] for name in WORK_COLUMNS if name in self._segments},
-            ),
-            **machine_from_dict(self._case["machine"]),
+            states=stored.states.get(cell),
+            pieces=pieces_from(stored.pieces.get(cell), worked),
+            **self._machine,
         )

@@ -6,13 +6,12 @@ and modified folders are detected.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -21,11 +20,22 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
+from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, Record, Text, Values, check_fields
+from kilowait.files.json_file import read_json_object
+from kilowait.files.regular_file import member_path, sha256
 
-__all__ = ["check_writable", "checked_manifest", "null_to_nan", "plain_json", "read_json", "save_folder"]
+__all__ = ["check_files", "check_writable", "checked_manifest", "null_to_nan", "plain_json", "read_json", "save_folder"]
 
 LAYOUT = 1
 """Version of the folder layout; folders with another version are refused."""
+MAX_FILES = 10_000
+"""Maximum number of files of a folder."""
+_VALUE = Either(Null(), Flag(), Number(), Text())
+MANIFEST = Record(
+    {"kind": Text(), "files": Values(Text())},
+    {"versions": Values(_VALUE), "seeds": Anything(), "inputs": Either(Null(), Values(_VALUE))},
+)
+"""Fields of manifest.json, besides its layout; other entries are only displayed."""
 
 
 def save_folder(
@@ -91,8 +101,8 @@ def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
 
 def _own_files(target: Path) -> tuple[str, ...]:
     try:
-        return tuple(json.loads((target / "manifest.json").read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return tuple(read_json_object(target / "manifest.json", MANIFEST)["files"])
+    except (OSError, InputError):
         return ()
 
 
@@ -104,20 +114,32 @@ def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
     folder = Path(path)
     if not folder.is_dir():
         raise InputError(f"there is no run folder {folder}; write one with: kilowait simulate ... --out {folder}")
-    manifest = read_json(folder / "manifest.json", folder)
+    manifest_path = folder / "manifest.json"
+    manifest = read_json(manifest_path, folder)
     if manifest.get("layout") != LAYOUT or not isinstance(manifest.get("files"), dict):
         raise InputError(
-            f"{folder} contains a {manifest.get('kind')!r} of layout {manifest.get('layout')!r}; this version of "
-            f"kilowait reads layout {LAYOUT}: write it again"
+            f"{folder} contains a {str(manifest.get('kind'))[:100]!r} of layout {str(manifest.get('layout'))[:100]}; "
+            f"this version of kilowait reads layout {LAYOUT}: write it again"
         )
+    check_fields(manifest, MANIFEST, manifest_path, remedy="write the folder again")
+    if len(manifest["files"]) > MAX_FILES:
+        raise InputError(f"{manifest_path} lists {len(manifest['files']):,} files; a folder has at most {MAX_FILES:,}")
     for name, digest in manifest["files"].items():
+        file = member_path(folder, name)
         try:
-            same = sha256(folder / name) == digest
+            same = sha256(file) == digest
         except OSError as problem:
             raise InputError(f"{folder} is incomplete: {name}: {problem.strerror or problem}") from None
         if not same:
-            raise InputError(f"{folder / name} was modified after it was written: its sha256 has changed; run it again")
+            raise InputError(f"{file} was modified after it was written: its sha256 has changed; run it again")
     return manifest
+
+
+def check_files(manifest: Mapping[str, Any], names: Iterable[str], folder: Path) -> None:
+    """Raise an InputError if the manifest lacks one of the files, whose checksums would not be verified."""
+    missing = [name for name in names if name not in manifest["files"]]
+    if missing:
+        raise InputError(f"{folder} is incomplete: its manifest lacks {', '.join(missing[:5])}; run it again")
 
 
 def plain_json(data: Any) -> str:
@@ -146,23 +168,14 @@ def null_to_nan(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: math.nan if value is None else value for name, value in row.items()}
 
 
-def read_json(path: Path, folder: Path) -> dict[str, Any]:
-    """Read a JSON object of a folder; InputError with the reason if that fails."""
+def read_json(path: Path, folder: Path, fields: Field | None = None, *, constants: bool = False) -> dict[str, Any]:
+    """Read a JSON object of a folder and check its fields; InputError with the reason if that fails."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path, fields, remedy="write the folder again", constants=constants)
     except FileNotFoundError:
         raise InputError(f"{folder} is not a run folder, or is incomplete: it has no {path.name}") from None
-    except (OSError, ValueError) as problem:
-        raise InputError(f"cannot read {path}: {problem}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"cannot read {path}: it does not contain a JSON object")
-    return data
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as problem:
+        raise InputError(f"cannot read {path}: {problem.strerror or problem}") from None
 
 
 def _versions() -> dict[str, str]:

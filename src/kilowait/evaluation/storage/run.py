@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -27,20 +26,39 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.errors import InputError, KilowaitError
+from kilowait.errors import InputError
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.gpu.node_level_cluster import is_node_level
 from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
-from kilowait.evaluation.storage.folder import checked_manifest, null_to_nan, plain_json, read_json, save_folder
+from kilowait.evaluation.storage.described_fields import CLEANING_REPORT, CLUSTER, METRICS, SETTINGS
+from kilowait.evaluation.storage.folder import (
+    check_files,
+    checked_manifest,
+    null_to_nan,
+    plain_json,
+    read_json,
+    save_folder,
+)
+from kilowait.evaluation.storage.log_columns import (
+    MACHINE,
+    RECORD_COLUMNS,
+    SEGMENT_COLUMNS,
+    STATE_COLUMNS,
+    check_log,
+    machine_from_dict,
+    read_jobs,
+)
 from kilowait.evaluation.storage.toml_writer import to_toml
+from kilowait.files.fields import Either, Items, Number, Record, Text, check_fields
+from kilowait.files.parquet_file import ColumnType, read_parquet_columns
+from kilowait.files.toml_file import read_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = [
     "RunFolder",
     "comparison_of_runs",
     "load_run",
-    "machine_from_dict",
     "machine_to_dict",
     "read_node_states",
     "save_run",
@@ -49,6 +67,14 @@ __all__ = [
 
 META_KEY = b"kilowait"
 STATE = ("time_s", "group", "shutting_down", "asleep", "waking")
+SCENARIO = Record(
+    {},
+    {"trace": Text(), "policy": Text(), "backfill": Either(Text(), Number(minimum=0, whole=True)), "cluster": CLUSTER},
+)
+"""Fields of a run's scenario.toml; others are only displayed."""
+RESULTS = Record({}, {"gpus": Record({"metrics": METRICS}), "ledger": CLEANING_REPORT})
+"""Fields of a run's results.json; others are recomputed."""
+_NOTE = Record({**MACHINE.required, "run": SETTINGS})
 _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json")
 
 
@@ -110,15 +136,14 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
     manifest = checked_manifest(folder)
     if manifest.get("kind") != "run":
         raise InputError(f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate")
-    missing = [name for name in _FILES if name not in manifest["files"]]
-    if missing:
-        raise InputError(f"{folder} is incomplete: its manifest lacks {', '.join(missing)}; run it again")
+    check_files(manifest, _FILES, folder)
     try:
-        scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
-        log = _read_log(folder, JobTable.from_parquet(folder / "jobs.parquet"))
-    except (KilowaitError, OSError, ValueError, KeyError, TypeError) as problem:
+        scenario = read_toml(folder / "scenario.toml", SCENARIO, remedy="run it again")
+        results = read_json(folder / "results.json", folder, RESULTS)
+        log = _read_log(folder, manifest["files"], read_jobs(folder / "jobs.parquet"))
+    except OSError as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return RunFolder(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
+    return RunFolder(folder, scenario, manifest, results, log)
 
 
 def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
@@ -213,37 +238,24 @@ def write_node_states(states: Sequence[NodeStates | None], path: Path) -> None:
     pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
 
 
-def read_node_states(path: Path) -> dict[int, NodeStates]:
-    """Read what `write_node_states` wrote, by cell; empty if the file does not exist."""
-    import pyarrow.parquet as pq
-
-    if not path.exists():
-        return {}
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in ("cell", *STATE)}
-    found = {}
-    for cell in json.loads(table.schema.metadata[META_KEY]):
-        low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
-        found[cell] = NodeStates(**{name: columns[name][low:high] for name in STATE})
-    return found
+def read_node_states(path: Path, cells: int) -> dict[int, NodeStates]:
+    """Read what `write_node_states` wrote for `cells` logs, by cell."""
+    found = read_parquet_columns(path, {"cell": ColumnType(np.int32, minimum=0), **STATE_COLUMNS})
+    check_fields(found.note, Items(Number(0, cells - 1, whole=True)), f"{path}: metadata")
+    states = {}
+    for cell in found.note:
+        low, high = np.searchsorted(found["cell"], (cell, cell + 1))
+        states[cell] = NodeStates(**{name: found[name][low:high] for name in STATE})
+    return states
 
 
 def machine_to_dict(log: ExecutionLog) -> dict[str, Any]:
-    """Node groups and capacity steps of the machine, as plain data; `machine_from_dict` is the inverse."""
+    """Node groups and capacity steps of the machine, as plain data; `log_columns.machine_from_dict` is the inverse."""
     return {
         "groups": list(log.groups),
         # The first step begins at minus infinity, which JSON does not have.
         "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
         "capacity_nodes": log.capacity_nodes.tolist(),
-    }
-
-
-def machine_from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of `machine_of` as arguments of an ExecutionLog."""
-    return {
-        "groups": tuple(data["groups"]),
-        "capacity_s": np.array([-math.inf if step is None else step for step in data["capacity_s"]]),
-        "capacity_nodes": np.array(data["capacity_nodes"], np.int64),
     }
 
 
@@ -257,33 +269,34 @@ def _write_log(log: ExecutionLog, path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
 
 
-def _read_log(folder: Path, jobs: JobTable) -> ExecutionLog:
-    import pyarrow.parquet as pq
-
-    segments = pq.read_table(folder / "log.parquet")
-    records = pq.read_table(folder / "records.parquet", columns=["job_id", "eligible_s", "outcome"])
-    note = json.loads(segments.schema.metadata[META_KEY])
+def _read_log(folder: Path, files: Container[str], jobs: JobTable) -> ExecutionLog:
+    path = folder / "log.parquet"
+    segments = read_parquet_columns(path, {"job_id": ColumnType(np.int64), **SEGMENT_COLUMNS}, optional=WORK_COLUMNS)
+    records = read_parquet_columns(
+        folder / "records.parquet", {"job_id": ColumnType(np.int64), **RECORD_COLUMNS}, rows=len(jobs)
+    )
+    check_fields(segments.note, _NOTE, f"{path}: metadata", remedy="run it again")
     ids = jobs["job_id"]
-    if not np.array_equal(records["job_id"].to_numpy(), ids):
-        raise ValueError("records.parquet and jobs.parquet have different jobs")
+    if not np.array_equal(records["job_id"], ids):
+        raise InputError(f"{folder} cannot be opened: records.parquet and jobs.parquet have different jobs")
     order = np.argsort(ids, kind="stable")
-    run_ids = segments["job_id"].to_numpy()
+    run_ids = segments["job_id"]
     place = np.minimum(np.searchsorted(ids[order], run_ids), max(len(ids) - 1, 0))
     job = order[place] if len(ids) else place
-    if not np.array_equal(ids[job], run_ids):
-        raise ValueError("log.parquet has segments of jobs that are not in jobs.parquet")
-    return ExecutionLog(
+    if not np.array_equal(ids[job] if len(ids) else ids, run_ids):
+        raise InputError(f"{folder} cannot be opened: log.parquet has segments of jobs that are not in jobs.parquet")
+    has = {name: name in files for name in ("states.parquet", "pieces.parquet")}
+    states = read_node_states(folder / "states.parquet", 1) if has["states.parquet"] else {}
+    pieces = read_pieces(folder / "pieces.parquet", 1) if has["pieces.parquet"] else {}
+    log = ExecutionLog(
         jobs_table=jobs,
         job=job,
-        **{name: segments[name].to_numpy() for name in ("start_s", "end_s", "group", "level", "outcome")},
-        eligible_s=records["eligible_s"].to_numpy(),
-        job_outcome=records["outcome"].to_numpy(),
-        run=note["run"],
-        states=read_node_states(folder / "states.parquet").get(0),
-        pieces=pieces_from(read_pieces(folder / "pieces.parquet").get(0), _worked(segments)),
-        **machine_from_dict(note),
+        **{name: segments[name] for name in ("start_s", "end_s", "group", "level", "outcome")},
+        eligible_s=records["eligible_s"],
+        job_outcome=records["outcome"],
+        run=segments.note["run"],
+        states=states.get(0),
+        pieces=pieces_from(pieces.get(0), segments.arrays),
+        **machine_from_dict(segments.note, path),
     )
-
-
-def _worked(segments: Any) -> dict[str, Any]:
-    return {name: segments[name].to_numpy() for name in WORK_COLUMNS if name in segments.column_names}
+    return check_log(log, folder)
