@@ -229,7 +229,7 @@ def test_damaged_folders(tmp_path, damage, message):
         ({"files": {}}, "files lacks leaves.npz, levels.npz, trees.txt"),
         ({"files": {"../card.json": "0"}}, "files lacks"),
         ({"data": "x" * 6000}, "data has 6,000 characters"),
-        ({"calibration_jobs": 7}, r"levels.npz is damaged: levels has the shape \(90,\), not \(7,\)"),
+        ({"calibration_jobs": 7}, r"levels.npz: levels has the shape \(90,\); it must be \(7,\)"),
     ],
 )
 def test_invalid_fields_of_the_card_are_errors(tmp_path, changes, message):
@@ -239,11 +239,19 @@ def test_invalid_fields_of_the_card_are_errors(tmp_path, changes, message):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("levels", [[0.5, 0.1], [0.1, np.nan], [-3.0, 0.1], [0.1, 7.0]])
-def test_invalid_levels_are_errors(tmp_path, levels):
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([0.5, 0.1], "is not in ascending order"),
+        ([0.1, np.nan], "has the value nan"),
+        ([-3.0, 0.1], "has the value -3.0"),
+        ([0.1, 7.0], "has the value 7.0"),
+    ],
+)
+def test_invalid_levels_are_errors(tmp_path, levels, message):
     replace(fitted_predictor(), levels=np.array(levels)).save(tmp_path)
     rewrite(tmp_path, calibration_jobs=2)
-    with pytest.raises(InputError, match="levels.npz is damaged: levels must be sorted numbers from -0.001 to 1.001"):
+    with pytest.raises(InputError, match=f"levels.npz: levels {message}.*fit it again"):
         load(tmp_path)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.files.npz_file import ArrayFormat, parse_npz
+from kilowait.files.array_file import read_arrays
 from kilowait.predict.distribution import BIN_COUNT, bin_of
 from kilowait.predict.lightgbm import booster_of, lightgbm_module
 from kilowait.predict.tree_text import leaves_per_tree, validated_trees
@@ -91,20 +91,25 @@ class Forest:
         """
         trees = validated_trees(files[TREES_FILE].decode("utf-8", "replace"), folder / TREES_FILE)
         counts = np.array(trees.leaves, np.int64)
-        formats = {
-            "leaves": ArrayFormat("float32", (int(counts.sum()), BIN_COUNT)),
-            "first": ArrayFormat("int64", (len(counts),)),
-        }
         path = folder / LEAVES_FILE
-        arrays = parse_npz(files[LEAVES_FILE], formats, path, remedy=REMEDY)
-        leaves, first = arrays["leaves"], arrays["first"]
+        try:
+            arrays = read_arrays(path)
+            first = arrays.whole("first", len(counts))
+            leaves = arrays["leaves"]
+        except InputError as problem:
+            raise InputError(f"{problem}; {REMEDY}") from None
+        if leaves.dtype != np.float32 or leaves.shape != (counts.sum(), BIN_COUNT):
+            raise InputError(
+                f"{path}: leaves holds {leaves.dtype} of shape {leaves.shape}; it must be float32 of shape "
+                f"({counts.sum()}, {BIN_COUNT}); {REMEDY}"
+            )
         if not np.array_equal(first, np.cumsum(counts) - counts):
-            raise InputError(f"{path} is damaged: first does not follow from the leaves of the trees; {REMEDY}")
+            raise InputError(f"{path}: first does not follow from the leaves of the trees; {REMEDY}")
         # A leaf without training jobs has only zeros.
         total = leaves.sum(axis=1, dtype=np.float64)
         if not (np.isfinite(total) & ((np.abs(total - 1) < TOLERANCE) | (total == 0))).all() or leaves.min() < 0:
-            raise InputError(f"{path} is damaged: leaves has rows that are not shares of a sum of 1; {REMEDY}")
-        return cls(booster_of(trees), leaves, first)
+            raise InputError(f"{path}: leaves has rows that are not shares of a sum of 1; {REMEDY}")
+        return cls(booster_of(trees), leaves, first.astype(np.int64))
 
 
 def tree_parameters(

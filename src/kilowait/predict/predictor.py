@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.files.npz_file import ArrayFormat, parse_npz
+from kilowait.files.array_file import read_arrays
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
@@ -199,14 +199,13 @@ def load(folder: str | PathLike[str]) -> Predictor:
             f"{path} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "
             "again with kilowait predict fit"
         )
-    return Predictor(card, model, trees, _levels(files["levels.npz"], card, model, path / "levels.npz"))
+    return Predictor(card, model, trees, _levels(path / "levels.npz", card, model))
 
 
-def _levels(data: bytes, card: ModelCard, model: PredictionModel, path: Path) -> Floats:
-    """The calibration values in the contents of levels.npz: sorted, and within their range."""
-    formats = {"levels": ArrayFormat("float64", (card.calibration_jobs,))}
-    levels: Floats = parse_npz(data, formats, path, remedy=REMEDY)["levels"]
+def _levels(path: Path, card: ModelCard, model: PredictionModel) -> Floats:
+    """The calibration values of a file: sorted, and within their range."""
     low, high = (-0.001, 1.001) if model.family == "forest" else (-MAX_LOG_ERROR, MAX_LOG_ERROR)
-    if not (np.isfinite(levels).all() and low <= levels[0] and levels[-1] <= high and (np.diff(levels) >= 0).all()):
-        raise InputError(f"{path} is damaged: levels must be sorted numbers from {low} to {high}; {REMEDY}")
-    return levels
+    try:
+        return read_arrays(path).floats("levels", card.calibration_jobs, minimum=low, maximum=high, ascending=True)
+    except InputError as problem:
+        raise InputError(f"{problem}; {REMEDY}") from None
