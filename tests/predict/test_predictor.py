@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -184,10 +185,10 @@ def test_logs_too_short():
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
         (lambda folder: (folder / "card.json").write_text("{}"), "is not a predictor's model card"),
         (lambda folder: rewrite(folder, format=9, version="3.0"), "format 9, written by kilowait 3.0.*fit it again"),
-        (lambda folder: rewrite(folder, drop="seed"), "damaged .it lacks seed"),
+        (lambda folder: rewrite(folder, drop="seed"), "card.json: seed is missing"),
         (lambda folder: (folder / "trees.txt").write_text("tree"), "trees.txt is missing or was changed"),
         (lambda folder: (folder / "leaves.npz").unlink(), "leaves.npz is missing"),
-        (lambda folder: rewrite(folder, features=["nodes"]), "trees of .* features and a card of 1"),
+        (lambda folder: rewrite(folder, features=["nodes"], importance={}), "trees of .* features and a card of 1"),
     ],
     ids=[
         "no card",
@@ -205,6 +206,67 @@ def test_damaged_folders(tmp_path, damage, message):
     damage(tmp_path)
     with pytest.raises(InputError, match=message):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": 0}, "nodes is 0; it must be a whole number, at least 1"),
+        ({"nodes": "many"}, "nodes is 'many'"),
+        ({"unit": "W"}, "unit is 'W'; that of runtime is s"),
+        ({"target": "fame"}, "target is 'fame'; it must be one of runtime"),
+        ({"model": "forest:mode"}, "model: unknown point estimate"),
+        ({"model": None}, "model is null; it must be text"),
+        ({"first_s": 1e10}, "first_s is 10000000000.0, after last_s"),
+        ({"unix_zero_s": -9e10}, "unix_zero_s is .* not dates"),
+        ({"features": ["nodes", "nodes"]}, "features has a name twice"),
+        ({"features": ["fame"]}, "features has 'fame', which is not the name of a feature"),
+        ({"importance": {"fame": 0.5}}, "importance has 'fame', which is not in features"),
+        ({"errors": {"forest": {"jobs": 3}}}, r"errors.forest.accuracy is missing"),
+        ({"drift": [None]}, r"drift\[0\] is null"),
+        ({"codes": {"queue": "short"}}, "codes.queue is 'short'; it must be a list"),
+        ({"power": {"labels": "guessed"}}, "power.labels is 'guessed'"),
+        ({"files": {}}, "files lacks leaves.npz, levels.npz, trees.txt"),
+        ({"files": {"../card.json": "0"}}, "files lacks"),
+        ({"data": "x" * 6000}, "data has 6,000 characters"),
+        ({"calibration_jobs": 7}, r"levels.npz: levels has the shape \(90,\); it must be \(7,\)"),
+    ],
+)
+def test_invalid_fields_of_the_card_are_errors(tmp_path, changes, message):
+    fitted_predictor().save(tmp_path)
+    rewrite(tmp_path, **changes)
+    with pytest.raises(InputError, match=rf"{tmp_path}.*{message}.*fit it again"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([0.5, 0.1], "is not in ascending order"),
+        ([0.1, np.nan], "has the value nan"),
+        ([-3.0, 0.1], "has the value -3.0"),
+        ([0.1, 7.0], "has the value 7.0"),
+    ],
+)
+def test_invalid_levels_are_errors(tmp_path, levels, message):
+    replace(fitted_predictor(), levels=np.array(levels)).save(tmp_path)
+    rewrite(tmp_path, calibration_jobs=2)
+    with pytest.raises(InputError, match=f"levels.npz: levels {message}.*fit it again"):
+        load(tmp_path)
+
+
+def test_links_and_pipes_are_errors(tmp_path):
+    for kind in ("link", "pipe"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        fitted_predictor("last2").save(folder)
+        (folder / "levels.npz").rename(tmp_path / "elsewhere")
+        if kind == "link":
+            (folder / "levels.npz").symlink_to(tmp_path / "elsewhere")
+        else:
+            os.mkfifo(folder / "levels.npz")
+        with pytest.raises(InputError, match=f"levels.npz is a {kind}; a regular file is needed"):
+            load(folder)
 
 
 def rewrite(folder, drop=None, **changes):

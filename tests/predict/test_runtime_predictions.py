@@ -118,23 +118,47 @@ def test_expected_inverse_runtime_is_at_most_1():
     assert short_times.expected_inverse_runtime().max() == 1.0
 
 
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 def test_save_and_load_forest(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(300, 3))
     values[5, 1] = np.nan
     forest = fit_forest(values, values[:, 0], ForestSettings(trees=5, features=1.0), seed=3)
     forest.save(tmp_path)
-    loaded = Forest.load(tmp_path)
+    loaded = Forest.parse(contents(tmp_path), tmp_path)
     np.testing.assert_array_equal(loaded.weights(values), forest.weights(values))
     contributions = forest.contributions(values)
     assert np.abs(contributions[:, 0]).mean() > 5 * np.abs(contributions[:, 1]).mean()
     np.testing.assert_allclose(contributions.sum(axis=1), forest.booster.predict(values))
     (tmp_path / "trees.txt").write_text("import os")
     with pytest.raises(InputError, match="no LightGBM trees"):
-        Forest.load(tmp_path)
-    (tmp_path / "leaves.npz").unlink()
-    with pytest.raises(InputError, match="fit it again"):
-        Forest.load(tmp_path)
+        Forest.parse(contents(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"leaves": lambda leaves: leaves[:-1]}, r"leaves holds float32 of shape \(\d+, 79\); it must be"),
+        ({"leaves": lambda leaves: leaves.astype(np.float64)}, "leaves holds float64 of shape"),
+        ({"leaves": lambda leaves: leaves * np.float32(np.nan)}, "leaves has rows that are not shares of a sum of 1"),
+        ({"leaves": lambda leaves: -leaves}, "leaves has rows that are not shares of a sum of 1"),
+        ({"leaves": lambda leaves: 2 * leaves}, "leaves has rows that are not shares of a sum of 1"),
+        ({"first": lambda first: first + 1}, "first does not follow from the leaves of the trees"),
+        ({"first": lambda first: first[None]}, "first has the shape"),
+    ],
+)
+def test_leaves_that_do_not_fit_the_trees_are_errors(tmp_path, change, message):
+    values = np.random.default_rng(0).normal(size=(300, 3))
+    forest = fit_forest(values, values[:, 0], ForestSettings(trees=2, features=1.0), seed=3)
+    forest.save(tmp_path)
+    arrays = {"leaves": forest.leaves, "first": forest.first}
+    arrays |= {name: apply(arrays.get(name)) for name, apply in change.items()}
+    np.savez_compressed(tmp_path / "leaves.npz", **arrays)
+    with pytest.raises(InputError, match=rf"leaves.npz: {message}.*fit it again"):
+        Forest.parse(contents(tmp_path), tmp_path)
 
 
 def test_invalid_refit_schedule():

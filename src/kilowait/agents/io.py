@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kilowait.agents.linear_batch import agent as linear_batch
+from kilowait.agents.linear_file import read_agent_document
 from kilowait.agents.linear_gpu import agent as linear_gpu
 from kilowait.errors import InputError
+from kilowait.files.regular_file import open_regular
 
 if TYPE_CHECKING:
     from kilowait.agents.linear_batch.agent import LinearAgent
@@ -47,11 +48,15 @@ def load_agent(
     """
     source = agent_file(path)
     try:
-        with source.open("rb") as file:
+        with open_regular(source) as file:
             beginning = file.read(1)
-    except OSError:
-        beginning = b"{"  # the JSON reader below raises the error
-    if beginning == b"{" or source.suffix == ".json":
+    except FileNotFoundError:
+        raise InputError(
+            f"cannot read the agent {source}: No such file or directory; train one with kilowait train"
+        ) from None
+    except OSError as problem:
+        raise InputError(f"cannot read the agent {source}: {problem.strerror or problem}") from None
+    if beginning in (b"{", b"[") or source.suffix == ".json":
         return _linear_agent(source)
     from kilowait.agents.network_policies.batch import network_agent
 
@@ -62,7 +67,7 @@ def agent_file(path: str | PathLike[str]) -> Path:
     """The file of an agent: the path itself, or the agent.pt or agent.json in a folder."""
     source = Path(path)
     if not source.is_dir():
-        return source
+        return source.resolve() if source.is_symlink() else source
     for name in ("agent.pt", "agent.json"):
         if (source / name).exists():
             return source / name
@@ -71,20 +76,11 @@ def agent_file(path: str | PathLike[str]) -> Path:
 
 def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
     """The agent of a JSON file: a linear batch agent, GPU agent or power agent."""
-    data = _document(source)
+    data = read_agent_document(source)
     if data.get("format") in (linear_gpu.FORMAT, linear_gpu.VERSION_1_FORMAT):
         return linear_gpu.gpu_agent_from_dict(data, source)
     if data.get("format") in (LINEAR_POWER_FORMAT, LINEAR_POWER_VERSION_1_FORMAT):
         from kilowait.agents.linear_power.agent import power_agent_from_dict  # here, as envs need an extra
 
         return power_agent_from_dict(data, source)
-    return linear_batch.load_linear_agent(source)
-
-
-def _document(source: Path) -> dict[str, Any]:
-    """The JSON object of the file; an empty one if it has none, for which the reader of agents raises the error."""
-    try:
-        data = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    return linear_batch.linear_agent_from_dict(data, source)

@@ -17,14 +17,20 @@ from kilowait.agents.linear_batch.score import (
     replay_ended_jobs,
 )
 from kilowait.errors import InputError
+from kilowait.files.fields import Items, Number, Record, Values, check_fields
 from kilowait.jobs import JobTable
 
-__all__ = ["UserHistory", "user_histories", "parameters_for"]
+__all__ = ["USER_HISTORY_FIELDS", "UserHistory", "user_histories", "parameters_for"]
 
 Floats = npt.NDArray[np.float64]
 
 STATISTICS = 3
 """Statistics of a class that are stored after a run: weight, ln(share used), inverse run time."""
+MAX_USERS = 200_000
+MAX_STATISTIC = 1e12
+_ROWS = Values(Items(Number(), minimum=STATISTICS, maximum=STATISTICS))
+USER_HISTORY_FIELDS = Record({"all_users": _ROWS, "users": Values(_ROWS)})
+"""Fields of a user history in a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +52,9 @@ class UserHistory:
     @classmethod
     def from_dict(cls, data: Any) -> UserHistory:
         """The inverse of `to_dict`."""
-        if not isinstance(data, dict) or set(data) != {"all_users", "users"} or not isinstance(data["users"], dict):
-            raise InputError("its user history does not consist of all_users and users: train it again")
+        check_fields(data, USER_HISTORY_FIELDS, "its user history", remedy="train it again")
+        if len(data["users"]) > MAX_USERS:
+            raise InputError(f"its user history has {len(data['users']):,} users; at most {MAX_USERS:,} are read")
         users = {name: _table(rows, ESTIMATE_BUCKETS + 1) for name, rows in data["users"].items()}
         return cls(_table(data["all_users"], ESTIMATE_BUCKETS), users)
 
@@ -155,15 +162,15 @@ def _rows(numbers: Floats) -> dict[str, list[float]]:
     return {str(row): numbers[row].tolist() for row in np.flatnonzero(numbers[:, 0]).tolist()}
 
 
-def _table(rows: Any, length: int) -> Floats:
+def _table(rows: Mapping[str, list[float]], length: int) -> Floats:
     table = np.zeros((length, STATISTICS))
-    try:
-        for row, values in rows.items():
-            table[int(row)] = np.reshape(values, STATISTICS)
-    except (AttributeError, TypeError, ValueError, IndexError):
+    for row, values in rows.items():
+        if not (row.isascii() and row.isdecimal() and len(row) <= 4 and int(row) < length):
+            raise InputError(f"its user history has the row {row!r:.60}; rows are 0 to {length - 1}: train it again")
+        table[int(row)] = values
+    if not (np.abs(table) <= MAX_STATISTIC).all() or (table[:, 0] < 0).any() or (table[:, 2] < 0).any():
         raise InputError(
-            f"its user history contains {rows!r:.80}, not rows of {STATISTICS} numbers: train it again"
-        ) from None
-    if not np.isfinite(table).all() or (table[:, 0] < 0).any():
-        raise InputError("its user history contains numbers that are not finite, or weights below 0: train it again")
+            f"its user history contains numbers beyond {MAX_STATISTIC:g}, or weights or inverse run times below 0: "
+            "train it again"
+        )
     return table

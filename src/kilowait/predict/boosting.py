@@ -6,9 +6,8 @@ is here too: the same trees, whose leaves store only a mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.forest import MAX_DIFFERENCE, ForestSettings, tree_parameters
-from kilowait.predict.lightgbm import lightgbm_module, load_booster
+from kilowait.predict.forest import MAX_DIFFERENCE, TREES_FILE, ForestSettings, tree_parameters
+from kilowait.predict.lightgbm import booster_of, lightgbm_module
+from kilowait.predict.tree_text import validated_trees
 
 __all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "fit_boosting", "fit_random_forest"]
 
@@ -100,17 +100,18 @@ class BoostedTrees:
 
     def save(self, folder: Path) -> None:
         """Write trees.txt in LightGBM's text format, which contains no executable code."""
-        (folder / "trees.txt").write_text(self.booster.model_to_string(), encoding="utf-8")
+        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> BoostedTrees:
-        """Load the trees that `save` wrote."""
-        path = Path(folder) / "trees.txt"
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError) as problem:
-            raise InputError(f"{path} cannot be read: {problem}; fit it again with kilowait predict fit") from None
-        return cls(load_booster(text, path))
+    def parse(cls, files: Mapping[str, bytes], folder: Path) -> BoostedTrees:
+        """The trees in the contents of the files that `save` wrote; InputError if they are damaged.
+
+        Args:
+            files: contents by name of file.
+            folder: the folder of the files, for errors.
+        """
+        text = files[TREES_FILE].decode("utf-8", "replace")
+        return cls(booster_of(validated_trees(text, folder / TREES_FILE)))
 
 
 def fit_boosting(

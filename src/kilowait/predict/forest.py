@@ -7,6 +7,7 @@ equals an earlier run time; here a repeated run time is the bin at 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import read_arrays
 from kilowait.predict.distribution import BIN_COUNT, bin_of
-from kilowait.predict.lightgbm import lightgbm_module, load_booster
+from kilowait.predict.lightgbm import booster_of, lightgbm_module
+from kilowait.predict.tree_text import leaves_per_tree, validated_trees
 
 __all__ = ["Forest", "ForestSettings", "fit_forest", "tree_parameters"]
 
 Floats = npt.NDArray[np.float64]
+TREES_FILE, LEAVES_FILE = "trees.txt", "leaves.npz"
+REMEDY = "fit it again with kilowait predict fit"
 MAX_DIFFERENCE = 6.0
 """Differences of logarithms are clipped to this while trees are grown."""
+TOLERANCE = 1e-3
+"""Tolerance of the sum of a leaf's shares, which are rounded."""
 
 
 @dataclass(frozen=True)
@@ -71,26 +78,38 @@ class Forest:
 
     def save(self, folder: Path) -> None:
         """Write trees.txt (LightGBM's text format) and leaves.npz, which contain no executable code."""
-        (folder / "trees.txt").write_text(self.booster.model_to_string(), encoding="utf-8")
-        np.savez_compressed(folder / "leaves.npz", leaves=self.leaves, first=self.first)
+        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
+        np.savez_compressed(folder / LEAVES_FILE, leaves=self.leaves, first=self.first)
 
     @classmethod
-    def load(cls, folder: Path) -> Forest:
-        """Load the forest that `save` wrote."""
+    def parse(cls, files: Mapping[str, bytes], folder: Path) -> Forest:
+        """The forest in the contents of the files that `save` wrote; InputError if they are damaged.
+
+        Args:
+            files: contents by name of file.
+            folder: the folder of the files, for errors.
+        """
+        trees = validated_trees(files[TREES_FILE].decode("utf-8", "replace"), folder / TREES_FILE)
+        counts = np.array(trees.leaves, np.int64)
+        path = folder / LEAVES_FILE
         try:
-            booster = load_booster((folder / "trees.txt").read_text(encoding="utf-8"), folder / "trees.txt")
-            with np.load(folder / "leaves.npz", allow_pickle=False) as arrays:
-                leaves, first = arrays["leaves"], arrays["first"]
-        except (OSError, ValueError, KeyError) as problem:
+            arrays = read_arrays(path)
+            first = arrays.whole("first", len(counts))
+            leaves = arrays["leaves"]
+        except InputError as problem:
+            raise InputError(f"{problem}; {REMEDY}") from None
+        if leaves.dtype != np.float32 or leaves.shape != (counts.sum(), BIN_COUNT):
             raise InputError(
-                f"{folder} contains no forest: {problem}; fit it again with kilowait predict fit"
-            ) from None
-        if leaves.ndim != 2 or leaves.shape[1] != BIN_COUNT or len(first) != booster.num_trees():
-            raise InputError(
-                f"{folder} has leaves {leaves.shape} of {len(first)} trees, but {booster.num_trees()} trees and "
-                f"{BIN_COUNT} bins are needed; fit it again with kilowait predict fit"
+                f"{path}: leaves holds {leaves.dtype} of shape {leaves.shape}; it must be float32 of shape "
+                f"({counts.sum()}, {BIN_COUNT}); {REMEDY}"
             )
-        return cls(booster, leaves, first)
+        if not np.array_equal(first, np.cumsum(counts) - counts):
+            raise InputError(f"{path}: first does not follow from the leaves of the trees; {REMEDY}")
+        # A leaf without training jobs has only zeros.
+        total = leaves.sum(axis=1, dtype=np.float64)
+        if not (np.isfinite(total) & ((np.abs(total - 1) < TOLERANCE) | (total == 0))).all() or leaves.min() < 0:
+            raise InputError(f"{path}: leaves has rows that are not shares of a sum of 1; {REMEDY}")
+        return cls(booster_of(trees), leaves, first.astype(np.int64))
 
 
 def tree_parameters(
@@ -131,7 +150,7 @@ def fit_forest(
     data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
     booster = lgb.train(parameters, data, params.trees)
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
-    counts = leaf.max(axis=0).astype(np.int64) + 1
+    counts = leaves_per_tree(booster.model_to_string())
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     bins = bin_of(difference)
     histograms = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import Any
 
-from kilowait.errors import InputError, MissingExtraError
+from kilowait.errors import MissingExtraError
+from kilowait.predict.tree_text import ValidatedTrees
 
-__all__ = ["load_booster", "lightgbm_module"]
+__all__ = ["booster_of", "lightgbm_module"]
 
 
 def lightgbm_module() -> Any:
@@ -19,12 +19,6 @@ def lightgbm_module() -> Any:
     return lightgbm
 
 
-def load_booster(text: str, source: str | PathLike[str]) -> Any:
-    """Load a booster from LightGBM's text format."""
-    lgb = lightgbm_module()
-    if not text.startswith("tree"):
-        raise InputError(f"{source} contains no LightGBM trees; fit it again with kilowait predict fit")
-    try:
-        return lgb.Booster(model_str=text)
-    except lgb.basic.LightGBMError as problem:
-        raise InputError(f"{source} is damaged ({problem}); fit it again with kilowait predict fit") from None
+def booster_of(trees: ValidatedTrees) -> Any:
+    """The booster of validated trees; LightGBM must read no other text, as it does not validate it."""
+    return lightgbm_module().Booster(model_str=trees.text)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
+from kilowait.files.fields import check_fields
+from kilowait.files.json_file import parse_json
+from kilowait.files.regular_file import read_bytes, sha256
+from kilowait.predict.card_fields import CARD_FIELDS, check_card_values
 
-__all__ = ["CARD_FILE", "ModelCard", "read_card", "write_card"]
+__all__ = ["CARD_FILE", "ModelCard", "read_card", "read_predictor_files", "write_card"]
 
 CARD_FILE = "card.json"
 FORMAT = 2
 """Version of the folder format; other versions are rejected."""
 KIND = "kilowait predictor"
+MAX_CARD_BYTES = 2**24
+MAX_FILE_BYTES = {"trees.txt": 2**28, "leaves.npz": 2**28, "levels.npz": 2**26}
+"""Maximum size of the other files, bytes."""
 _REFIT_HINT = "fit it again with kilowait predict fit"
 
 
@@ -70,8 +77,8 @@ class ModelCard:
 
 
 def write_card(card: ModelCard, folder: Path) -> None:
-    """Write card.json, with the sha256 of every other file of the folder."""
-    files = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != CARD_FILE}
+    """Write card.json, with the sha256 of the predictor's other files."""
+    files = {name: sha256(folder / name) for name in sorted(MAX_FILE_BYTES) if (folder / name).exists()}
     content = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
     text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
@@ -79,40 +86,52 @@ def write_card(card: ModelCard, folder: Path) -> None:
 
 def read_card(folder: Path) -> ModelCard:
     """Read the card of a folder and verify the hashes of its other files."""
+    return read_predictor_files(folder)[0]
+
+
+def read_predictor_files(folder: Path) -> tuple[ModelCard, dict[str, bytes]]:
+    """The card of a folder, and the contents of its other files by name, whose hashes are those in the card."""
     path = folder / CARD_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_bytes(path, max_bytes=MAX_CARD_BYTES), path, remedy=_REFIT_HINT)
     except FileNotFoundError:
         raise InputError(
             f"{folder} contains no predictor: it has no {CARD_FILE}; create one with kilowait predict fit"
         ) from None
-    except (OSError, ValueError) as problem:
-        raise InputError(f"{path} is damaged ({problem}); {_REFIT_HINT}") from None
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read ({problem.strerror or problem}); {_REFIT_HINT}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError(f"{path} is not a predictor's model card; create one with kilowait predict fit")
     if content.get("format") != FORMAT:
         raise InputError(
-            f"{folder} has format {content.get('format')}, written by kilowait "
-            f"{content.get('version')}; this one reads "
-            f"format {FORMAT}: {_REFIT_HINT}"
+            f"{folder} has format {content.get('format')!r:.40}, written by kilowait {content.get('version')!s:.40}; "
+            f"this one reads format {FORMAT}: {_REFIT_HINT}"
         )
-    field_names = {item.name for item in fields(ModelCard)}
-    missing = sorted(field_names - content.keys())
-    if missing or not isinstance(content.get("files"), dict):
-        raise InputError(f"{path} is damaged (it lacks {', '.join(missing) or 'files'}); {_REFIT_HINT}")
-    for name, sha256 in content["files"].items():
-        if Path(name).name != name or not (folder / name).is_file() or _sha256(folder / name) != sha256:
-            raise InputError(f"{folder / name} is missing or was changed since it was saved; {_REFIT_HINT}")
-    values = {name: content[name] for name in field_names}
+    check_fields(content, CARD_FIELDS, path, remedy=_REFIT_HINT)
+    check_card_values(content, path, remedy=_REFIT_HINT)
+    contents = {name: _content(folder, name, digest) for name, digest in content["files"].items()}
+    values = {item.name: content[item.name] for item in fields(ModelCard)}
     codes = {name: tuple(names) for name, names in values["codes"].items()}
-    return ModelCard(
+    card = ModelCard(
         **{**values, "features": tuple(values["features"]), "codes": codes, "drift": tuple(values["drift"])}
     )
+    return card, contents
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _content(folder: Path, name: str, digest: str) -> bytes:
+    """The contents of a file, whose hash must be the one in the card."""
+    if name not in MAX_FILE_BYTES:
+        raise InputError(
+            f"{folder / CARD_FILE}: files has {name!r:.60}, which is not one of {', '.join(MAX_FILE_BYTES)}; "
+            f"{_REFIT_HINT}"
+        )
+    try:
+        data = read_bytes(folder / name, max_bytes=MAX_FILE_BYTES[name])
+    except OSError:
+        data = None
+    if data is None or sha256_of(data).hexdigest() != digest:
+        raise InputError(f"{folder / name} is missing or was changed since it was saved; {_REFIT_HINT}")
+    return data
 
 
 def _plain(value: Any) -> Any:

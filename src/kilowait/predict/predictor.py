@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import read_arrays
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.features import select_columns
 from kilowait.predict.fit import FittedModel
-from kilowait.predict.forest import Forest
-from kilowait.predict.model_card import ModelCard, read_card, write_card
+from kilowait.predict.forest import REMEDY, Forest
+from kilowait.predict.model_card import ModelCard, read_predictor_files, write_card
 from kilowait.predict.models import METHOD, PredictionModel
 from kilowait.predict.runtime_predictions import OVERRUN, PLANNED
 
@@ -32,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 
 BOUNDS = (0.1, 0.5, 0.9)
 """Quantile levels of the bounds of a prediction."""
+MAX_LOG_ERROR = 100.0
+"""Maximum absolute ln(truth) - ln(prediction) of a calibration job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,21 +187,25 @@ def load(folder: str | PathLike[str]) -> Predictor:
     path = Path(folder)
     if not path.is_dir():
         raise InputError(f"there is no folder {path}; create a predictor with kilowait predict fit TRACE --out {path}")
-    card = read_card(path)
+    card, files = read_predictor_files(path)
     model = PredictionModel.of(card.model)
     trees: Forest | BoostedTrees | None = None
     if model.family == "forest":
-        trees = Forest.load(path)
+        trees = Forest.parse(files, path)
     elif model.family != "baseline":
-        trees = BoostedTrees.load(path)
+        trees = BoostedTrees.parse(files, path)
     if trees is not None and trees.booster.num_feature() != len(card.features):
         raise InputError(
             f"{path} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "
             "again with kilowait predict fit"
         )
+    return Predictor(card, model, trees, _levels(path / "levels.npz", card, model))
+
+
+def _levels(path: Path, card: ModelCard, model: PredictionModel) -> Floats:
+    """The calibration values of a file: sorted, and within their range."""
+    low, high = (-0.001, 1.001) if model.family == "forest" else (-MAX_LOG_ERROR, MAX_LOG_ERROR)
     try:
-        with np.load(path / "levels.npz", allow_pickle=False) as arrays:
-            levels = np.asarray(arrays["levels"], np.float64)
-    except (OSError, ValueError, KeyError) as problem:
-        raise InputError(f"{path / 'levels.npz'} cannot be read ({problem}); fit it again") from None
-    return Predictor(card, model, trees, levels)
+        return read_arrays(path).floats("levels", card.calibration_jobs, minimum=low, maximum=high, ascending=True)
+    except InputError as problem:
+        raise InputError(f"{problem}; {REMEDY}") from None

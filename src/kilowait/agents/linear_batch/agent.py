@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.linear_batch.score import FEATURE_COUNT, FEATURES, compiled_agent_score, features
-from kilowait.agents.user_history import UserHistory, parameters_for
+from kilowait.agents.linear_file import check_agent_fields, read_agent_document, weights_in_order
+from kilowait.agents.user_history import USER_HISTORY_FIELDS, UserHistory, parameters_for
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import RunInputs, run_priority_policy
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files.fields import Either, Null, Number, Text
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
@@ -40,6 +42,8 @@ Floats = npt.NDArray[np.float64]
 
 FORMAT = "kilowait linear agent"
 VERSION = 3
+_FIELDS = {"prior_weight": Number(0, 1), "fallback_policy": Either(Null(), Text()), "user_history": USER_HISTORY_FIELDS}
+_OPTIONAL = {"max_wait_s": Either(Null(), Number(0, 1e12))}
 
 OVERRUN = "quantile"
 """Expected end of a job that has exceeded its prediction: next quantile, then the limit. Without either: double."""
@@ -171,55 +175,29 @@ class LinearAgent:
 
 def load_linear_agent(path: str | PathLike[str]) -> LinearAgent:
     """The agent in a file. A damaged file, or one of another program, raises an InputError with the reason."""
-    source = Path(path)
-    try:
-        data = json.loads(source.read_text(encoding="utf-8"))
-    except OSError as problem:
+    return linear_agent_from_dict(read_agent_document(path), Path(path))
+
+
+def linear_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearAgent:
+    """The agent of a file's content; InputError if it is damaged."""
+    if data.get("format") != FORMAT:
         raise InputError(
-            f"cannot read the agent {source}: {problem.strerror or problem}; train one with kilowait train"
-        ) from None
-    except (ValueError, RecursionError):
-        raise InputError(
-            f"{source} contains no agent: it is not JSON, or is cut off; write it again with kilowait train"
-        ) from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        format_found = data.get("format") if isinstance(data, dict) else type(data).__name__
-        raise InputError(
-            f"{source} contains no agent: its format is {format_found!r}, not {FORMAT!r}; "
+            f"{source} contains no agent: its format is {data.get('format')!r:.60}, not {FORMAT!r}; "
             "name the agent.json that kilowait train wrote"
         )
-    if data.get("version") != VERSION:
-        raise InputError(
-            f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
-            "train it again"
-        )
-    weights = data.get("weights")
-    if not isinstance(weights, dict) or set(weights) != set(FEATURES):
-        names = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
-        raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(FEATURES)}")
-    values = [weights[name] for name in FEATURES]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
-    name, provenance = data.get("name", "agent"), data.get("provenance", {})
-    if not isinstance(name, str) or not isinstance(provenance, dict):
-        raise InputError(f"{source} has the name {name!r} and the provenance {provenance!r}; train it again")
-    prior_weight = data.get("prior_weight")
-    if not isinstance(prior_weight, int | float) or isinstance(prior_weight, bool):
-        raise InputError(f"{source} has the prior_weight {prior_weight!r}; it must be a number: train it again")
+    check_agent_fields(data, VERSION, _FIELDS, source, optional=_OPTIONAL)
+    values = weights_in_order(data["weights"], FEATURES, source)
     try:
-        user_history = UserHistory.from_dict(data.get("user_history"))
-        max_wait_s = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
-        fallback_policy = data.get("fallback_policy")
         return LinearAgent(
-            np.array(values, np.float64),
-            name,
-            provenance,
-            user_history,
-            float(prior_weight),
-            fallback_policy,
-            max_wait_s,
+            values,
+            data["name"],
+            data["provenance"],
+            UserHistory.from_dict(data["user_history"]),
+            float(data["prior_weight"]),
+            data["fallback_policy"],
+            np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"]),
         )
-    except (InputError, UnknownNameError, OverflowError, TypeError, ValueError) as problem:
+    except (InputError, UnknownNameError) as problem:
         raise InputError(f"{source}: {problem}") from None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.agents.linear_file import check_agent_fields, weights_in_order
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds
@@ -29,6 +30,7 @@ from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.files.fields import Either, Flag, Number, Record, Text
 from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = [
@@ -47,6 +49,11 @@ FORMAT = "kilowait linear GPU agent"
 VERSION_1_FORMAT = "kilowait linear agent of placed nodes"
 """Name of the format up to version 1."""
 VERSION = 2
+_FIELDS = {
+    "gpu_settings": Record(
+        {}, {"preempt": Flag(), "migrate": Flag(), "placement": Text(), "round_interval_s": Either(Number(0, 0), Number(1, 1e12))}
+    )
+}
 
 FEATURES: dict[str, str] = {
     "remaining": "ln(remaining / 1 h) / 3, by its estimate",
@@ -238,28 +245,11 @@ def agent_equal_to_policy(
 
 def gpu_agent_from_dict(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
     """The agent of the JSON document of `source`; a damaged one raises an InputError with the reason."""
-    names = (*FEATURES, *GPU_TYPE_FEATURES)
-    if data.get("version") != VERSION:
-        raise InputError(
-            f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
-            "train it again"
-        )
-    weights, gpu_settings = data.get("weights"), data.get("gpu_settings")
-    if not isinstance(weights, dict) or set(weights) != set(names):
-        names_found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
-        raise InputError(f"{source} has weights for {names_found}; this agent needs {', '.join(names)}")
-    values = [weights[name] for name in names]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
-    name, provenance = data.get("name", "agent"), data.get("provenance", {})
-    if not isinstance(gpu_settings, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
-        raise InputError(
-            f"{source} has the name {name!r}, the GPU settings {gpu_settings!r} and the provenance "
-            f"{provenance!r}; train it again"
-        )
+    check_agent_fields(data, VERSION, _FIELDS, source)
+    values = weights_in_order(data["weights"], (*FEATURES, *GPU_TYPE_FEATURES), source)
     try:
-        return LinearGpuAgent(np.array(values, np.float64), gpu_settings, name, provenance)
-    except (KilowaitError, OverflowError, TypeError) as problem:
+        return LinearGpuAgent(values, data["gpu_settings"], data["name"], data["provenance"])
+    except KilowaitError as problem:
         raise InputError(f"{source}: {problem}") from None
 
 

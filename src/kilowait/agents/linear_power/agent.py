@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.io import LINEAR_POWER_FORMAT
+from kilowait.agents.linear_file import check_agent_fields, weights_in_order
 from kilowait.agents.linear_power.job_features import JOB_FEATURES, job_features, saf_order_weights
 from kilowait.cluster import Cluster
 from kilowait.engine.policy import RunInputs, settings_of
@@ -27,6 +28,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
+from kilowait.files.fields import Either, Null, Text
 from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["WEIGHT_MEANINGS", "LinearPowerAgent", "agent_from_controls", "power_agent_from_dict"]
@@ -34,6 +36,7 @@ __all__ = ["WEIGHT_MEANINGS", "LinearPowerAgent", "agent_from_controls", "power_
 Floats = npt.NDArray[np.float64]
 
 VERSION = 2
+_FIELDS = {"power_controls": Text(), "signal": Either(Null(), Text(("carbon", "price")))}
 
 WEIGHT_MEANINGS: dict[str, str] = {
     **{name: f"order: per {meaning}" for name, meaning in JOB_FEATURES.items()},
@@ -176,19 +179,6 @@ def agent_from_controls(
 
 def power_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
     """The agent of a file's content; InputError if it is damaged."""
-    if data.get("version") != VERSION:
-        raise InputError(
-            f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
-            "train it again"
-        )
-    weights = data.get("weights")
-    if not isinstance(weights, dict) or set(weights) != set(WEIGHT_MEANINGS):
-        names = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
-        raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(WEIGHT_MEANINGS)}")
-    try:
-        values = np.array([weights[name] for name in WEIGHT_MEANINGS], np.float64)
-        return LinearPowerAgent(
-            values, str(data["power_controls"]), data["signal"], str(data["name"]), dict(data["provenance"])
-        )
-    except (KeyError, TypeError, ValueError, InputError) as problem:
-        raise InputError(f"{source} is damaged ({problem}); train it again") from None
+    check_agent_fields(data, VERSION, _FIELDS, source)
+    values = weights_in_order(data["weights"], WEIGHT_MEANINGS, source)
+    return LinearPowerAgent(values, data["power_controls"], data["signal"], data["name"], data["provenance"])

@@ -18,6 +18,7 @@ from kilowait.agents.network_policies.power import (
     energy_settings_from_dict,
     without_default_features,
 )
+from kilowait.agents.network_policies.saved_settings import check_provenance
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel_network import KernelExtractor
 from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
@@ -29,8 +30,9 @@ from kilowait.engine.policy import RunInputs
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.kernels.network_inference import NetworkWeights
 from kilowait.envs.rollout import ObservationPolicy
-from kilowait.errors import InputError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog
+from kilowait.policies import resolve
 
 __all__ = ["NetworkAgent", "engine_weights", "network_agent"]
 
@@ -100,13 +102,26 @@ def network_agent(
             f"{path} contains a network without its decision settings; train it with kilowait train, or create a "
             "NetworkAgent(network, DecisionSettings(...))"
         )
+    check_provenance(network.provenance, path)
+    try:
+        return _agent(network, saved, path, name)
+    except InputError as problem:
+        raise problem if str(path) in str(problem) else InputError(f"{path}: {problem}; train it again") from None
+    except UnknownNameError as problem:
+        raise InputError(f"{path}: {problem}; train it again") from None
+
+
+def _agent(
+    network: ActorCritic | DuelingQ, saved: dict[str, Any], path: str | PathLike[str], name: str
+) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
+    """The agent of a network whose provenance is checked."""
     if network.provenance.get("env") == "kilowait/Gpu-v0":
         return GpuNetworkAgent(network, gpu_settings_from_dict(saved), name)
     if network.provenance.get("env") == "kilowait/Energy-v0":
-        return EnergyNetworkAgent(
-            network, energy_settings_from_dict(saved), str(network.provenance["power_controls"]), name
-        )
+        return EnergyNetworkAgent(network, energy_settings_from_dict(saved), network.provenance["power_controls"], name)
     decision_settings = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
+    if decision_settings.backfill_order != "agent":
+        resolve(decision_settings.backfill_order)
     if spec_to_dict(decision_settings.observation_spec) != spec_to_dict(plain_spec(network.spec)):
         raise InputError(
             f"{path} was trained by another version: it needs {spec_to_dict(network.spec)}, and this kilowait observes "

@@ -12,15 +12,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.agents.networks.factory import network_from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.saved_config import network_from_saved
 from kilowait.agents.networks.spec import ObservationSpecProtocol, spec_to_dict
 from kilowait.agents.rl.state_file import read_state, write_state
-from kilowait.errors import InputError, KilowaitError
+from kilowait.errors import InputError
+from kilowait.files.fields import Anything, Record, Values, check_fields
 
 __all__ = ["check_spec", "load_network", "save_network"]
 
 FORMAT = "kilowait network"
+MAX_HEADER_BYTES = 2**23
+"""Maximum size of everything but weights in a file, bytes."""
+_STATE = Record({"spec": Values(Anything()), "provenance": Values(Anything())})
 
 
 def save_network(
@@ -43,16 +47,13 @@ def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None
         path: a file that `save_network` wrote.
         spec: the observation of the environment to act in; it must equal that of the training.
     """
-    state = read_state(Path(path), FORMAT)
+    state = read_state(Path(path), FORMAT, max_header_bytes=MAX_HEADER_BYTES)
+    check_fields({name: state.get(name) for name in ("spec", "provenance")}, _STATE, path)
     if spec is not None:
         check_spec(state["spec"], spec, path)
-    try:
-        network = network_from_config(state["spec"], state["config"])
-        network.load_state_dict(state["weights"])
-    except (KilowaitError, KeyError, TypeError, RuntimeError) as problem:
-        raise InputError(f"{path} contains no network that this kilowait can build: {problem}") from None
+    network = network_from_saved(state["spec"], state.get("config"), state.get("weights"), path)
     network.provenance = state["provenance"]
-    return network.eval()
+    return network
 
 
 def check_spec(trained: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:

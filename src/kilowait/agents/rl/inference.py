@@ -32,7 +32,12 @@ def greedy_actions(
     network.eval()
     try:
         with torch.no_grad():
-            actions: npt.NDArray[np.int64] = network.scores(tensors).argmax(-1).cpu().numpy()
+            scores = network.scores(tensors)
+            # Scores may overflow: an allowed action must stay ahead of the others, whose score is -inf.
+            limit = torch.finfo(scores.dtype).max
+            bounded = scores.nan_to_num(nan=-limit, posinf=limit, neginf=-limit)
+            allowed = bounded.masked_fill(tensors["mask"] == 0, -torch.inf)
+            actions: npt.NDArray[np.int64] = allowed.argmax(-1).cpu().numpy()
             return actions
     finally:
         network.train(training)
