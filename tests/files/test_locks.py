@@ -197,7 +197,7 @@ def test_blocks_nest_in_one_thread_only(tmp_path):
         thread = threading.Thread(target=other_thread)
         thread.start()
         thread.join()
-    assert "another thread of this process" in errors[0]
+    assert "another part of this process" in errors[0]
 
 
 def write_under_lock(folder: Path) -> None:

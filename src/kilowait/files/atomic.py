@@ -17,11 +17,12 @@ __all__ = ["atomic_file", "write_bytes", "write_text"]
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike[str], *, parents: bool = False, private: bool = False) -> Iterator[Path]:
     """An empty temporary file that replaces `path` at the end of the block; after an exception it is removed.
 
-    Missing parent folders are created. A symbolic link is followed: the file that it points to is replaced. Errors of
-    the file system are raised as OSError.
+    A symbolic link is followed: the file that it points to is replaced. With `parents` missing parent folders are
+    created. With `private` only the user can read the file, and a link is replaced itself. Errors of the file system
+    are raised as OSError.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -30,10 +31,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     Path(folder, "numbers.txt").read_text()
     '1 2 3'
     """
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = Path(path) if private else Path(os.path.realpath(path))
+    if parents:
+        target.parent.mkdir(parents=True, exist_ok=True)
     temporary = partial_path(target)
-    mode = _create(temporary)
+    mode = _create(temporary, 0o600 if private else 0o666)
     try:
         yield temporary
         handle = os.open(temporary, os.O_RDWR)
@@ -49,7 +51,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, parents: bool = False) -> None:
     """Write a text file in UTF-8 atomically.
 
     >>> import tempfile
@@ -58,10 +60,10 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     ...     Path(folder, "a.txt").read_text()
     'text'
     """
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), parents=parents)
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, parents: bool = False) -> None:
     """Write a file atomically.
 
     >>> import tempfile
@@ -70,13 +72,13 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     ...     Path(folder, "a.bin").read_bytes()
     b'123'
     """
-    with atomic_file(path) as temporary:
+    with atomic_file(path, parents=parents) as temporary:
         temporary.write_bytes(content)
 
 
-def _create(path: Path) -> int:
-    """Create an empty file with the default mode; returns the mode."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def _create(path: Path, mode: int) -> int:
+    """Create an empty file; returns its mode, which is `mode` without the bits of the umask."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         return os.fstat(handle).st_mode & 0o777
     finally:

@@ -10,14 +10,17 @@ Blocks nest in one thread. Child processes of `multiprocessing` write under the 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from kilowait.errors import LockError
 from kilowait.files.leftovers import LOCK_SUFFIX, hidden_name, remove_leftovers
@@ -32,10 +35,13 @@ from kilowait.files.lock_file import (
     release_lock,
 )
 
-__all__ = ["INSIDE_LOCK", "STALE_S", "OutputLock", "check_held", "output_lock"]
+__all__ = ["INSIDE_LOCK", "STALE_S", "OutputLock", "check_held", "locks_output", "output_lock"]
 
 INSIDE_LOCK = LOCK_SUFFIX
 """Name of the lock file in a folder whose files are written one by one."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LOG = logging.getLogger("kilowait")
 
@@ -86,7 +92,7 @@ _held: dict[Path, OutputLock] = {}
 
 
 @contextmanager
-def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False) -> Iterator[None]:
+def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False, nested: bool = True) -> Iterator[None]:
     """Hold the lock of an output folder or file during the block; files that a killed process left are removed first.
 
     A LockError names the owner if another process holds it, or the reason if it cannot be created. Taking over the lock
@@ -95,6 +101,7 @@ def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False) ->
     Args:
         path: the folder or file, which need not exist; None: nothing is locked.
         inside: the files of the folder are written one by one; False: it is replaced as a whole.
+        nested: a block inside another one of the same thread is allowed; False: it is an error too.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, output_lock(f"{folder}/first"):
@@ -106,7 +113,7 @@ def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False) ->
         return
     target = Path(os.path.realpath(path))
     lock_path = _lock_path(target, inside)
-    if _is_held_here(target, lock_path) or _is_held_by_parent(lock_path):
+    if _is_held_here(target, lock_path, nested) or _is_held_by_parent(lock_path):
         yield
         return
     if not target.name:
@@ -130,6 +137,37 @@ def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False) ->
                 folder.rmdir()
 
 
+def locks_output(parameter: str, *, inside: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator of a function that writes the folder or file in one of its arguments: it holds the lock meanwhile.
+
+    Args:
+        parameter: name of the argument; None there means that nothing is written. An object with an attribute `folder`
+            stands for that folder.
+        inside: as in `output_lock`.
+
+    >>> @locks_output("out")
+    ... def listed(out):
+    ...     return [file.name for file in Path(out).parent.iterdir()]
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     listed(f"{folder}/first")
+    ['.first.kilowait-lock']
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def locked(*arguments: P.args, **named: P.kwargs) -> T:
+            output = signature.bind(*arguments, **named).arguments.get(parameter)
+            with output_lock(getattr(output, "folder", output), inside=inside):
+                return function(*arguments, **named)
+
+        return locked
+
+    return decorate
+
+
 def check_held(path: Path) -> None:
     """Raise a LockError if this process held the lock of a folder or file at or above `path`, and lost it."""
     for lock in list(_held.values()):
@@ -142,14 +180,14 @@ def _lock_path(target: Path, inside: bool) -> Path:
     return target / INSIDE_LOCK if inside else target.with_name(f"{hidden_name(target.name)}{LOCK_SUFFIX}")
 
 
-def _is_held_here(target: Path, lock_path: Path) -> bool:
-    """Whether this thread holds the lock; an error if another thread of this process does."""
+def _is_held_here(target: Path, lock_path: Path, nested: bool) -> bool:
+    """Whether this thread holds the lock; an error if another thread of this process does, or without `nested`."""
     held = _held.get(lock_path)
     if held is None or held.record.owner.pid != os.getpid():
         return False
-    if held.thread != threading.get_ident():
+    if held.thread != threading.get_ident() or not nested:
         raise LockError(
-            f"{target} is being written by another thread of this process, since {held.record.date}: wait until it "
+            f"{target} is being written by another part of this process, since {held.record.date}: wait until it "
             "ends, or name another folder"
         )
     return True

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.files import locks_output
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
@@ -155,6 +156,7 @@ class Predictor:
                 "fit one on this log"
             )
 
+    @locks_output("folder", inside=True)
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the files into an existing folder."""
         path = Path(folder)
