@@ -9,6 +9,7 @@
     │   └── ClusterError      a cluster description is invalid
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
     ├── ChoiceError           a scheduler asked for an impossible action; names job, time, reason
+    ├── LockError             an output folder is being written by another process, or cannot be locked
     ├── MeterError            a power meter or a web service cannot be read: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
 """
@@ -25,6 +26,7 @@ __all__ = [
     "ClusterError",
     "InputError",
     "KilowaitError",
+    "LockError",
     "MeterError",
     "MissingExtraError",
     "TableError",
@@ -55,6 +57,10 @@ class ClusterError(InputError):
 
 class ChoiceError(KilowaitError):
     """A scheduler asked for an action that is impossible at this instant."""
+
+
+class LockError(KilowaitError):
+    """An output folder is being written by another process, or its lock file cannot be created."""
 
 
 class MeterError(KilowaitError):

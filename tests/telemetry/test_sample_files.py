@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kilowait.errors import InputError, MeterError, UnknownNameError
+from kilowait.errors import InputError, LockError, MeterError, UnknownNameError
 from kilowait.telemetry.meters import open_recorder
 
 COLUMNS = ("time", "monotonic_s", "host", "meter", "power_w")
@@ -35,8 +34,7 @@ def crash(path: Path, *rows: tuple[object, ...]) -> None:
     recorder.write(rows)
     file = recorder._day_file if path.suffix == ".parquet" else recorder
     file.close()
-    if path.suffix == ".parquet":
-        os.close(recorder._folder)
+    recorder._open.close()
 
 
 # -- CSV -------------------------------------------------------------------------------------------
@@ -86,7 +84,7 @@ def test_file_with_other_columns_is_not_changed(tmp_path, text):
 def test_second_process_cannot_write_to_the_same_file(tmp_path, suffix):
     path = tmp_path / f"n1{suffix}"
     first = open_recorder(path, COLUMNS)
-    with pytest.raises(InputError, match="is being written by another process"):
+    with pytest.raises(LockError, match="is being written by another part of this process"):
         open_recorder(path, COLUMNS)
     first.close()
     record(path, row(0))
@@ -122,7 +120,7 @@ def test_samples_remain_after_a_full_disk(tmp_path):
 
 
 def names(path: Path) -> list[str]:
-    return sorted(file.name for file in path.iterdir())
+    return sorted(file.name for file in path.iterdir() if file.name != ".kilowait-lock")
 
 
 def times(path: Path) -> list[float]:
@@ -154,7 +152,7 @@ def test_file_of_a_crashed_run_is_converted_by_the_next_run(tmp_path):
         file.write("2026-11-18T12:00:02.000000Z,102,n1,gpu0,5")  # half of 50
     lines = (path / "_2026-11-18.csv").read_bytes().split(b"\n")
     (path / "_2026-11-18.csv").write_bytes(b"\n".join((*lines[:2], b"\0" * 40, *lines[2:])))
-    (path / ".2026-11-18.parquet.part").write_bytes(b"PAR1half")
+    (path / ".2026-11-18.parquet.77-0123456789ab.part").write_bytes(b"PAR1half")
     record(path, row(9))
     assert times(path) == [0.0, 1.0, 9.0]
     assert [name for name in names(path) if name[0] == "_"] == []

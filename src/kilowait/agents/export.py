@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+from kilowait.files import write_bytes
 
 __all__ = ["export_network"]
 
@@ -67,11 +67,8 @@ def export_network(network: ActorCritic | DuelingQ, path: str | PathLike[str], *
     metadata = json.dumps({**spec_to_dict(network.spec), "config": network.config})
     with _quiet(), torch.no_grad():
         content = FORMATS[to](Exportable(network), inputs, metadata)
-    temporary = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        write_bytes(path, content, parents=True)
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror}; name another file") from None
     return {

@@ -196,7 +196,9 @@ def compare(
     from kilowait.experiments.policy_configs import make_policy_configs, parse_names
     from kilowait.experiments.scenario_inputs import all_node_level
     from kilowait.experiments.window_options import parse_window_options
+    from kilowait.files import output_lock
 
+    context.with_resource(output_lock(out))
     if out is not None:
         check_writable(out, force=force)
     traces = list(dict.fromkeys(traces))

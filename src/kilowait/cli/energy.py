@@ -156,7 +156,9 @@ def controls(
     from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.gpu_options import default_backfill
     from kilowait.experiments.scenario_inputs import is_node_level
+    from kilowait.files import output_lock
 
+    context.with_resource(output_lock(out))
     if out is not None:
         check_writable(out, force=force)
     if gpu_power_cap is not None:

@@ -248,9 +248,11 @@ def fit(
     from kilowait.cli.output.predict import show_card
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.prediction_task import fit_predictor, save_predictor
+    from kilowait.files import output_lock
     from kilowait.predict.models import PredictionModel
 
     prediction_model = PredictionModel.of(model)
+    context.with_resource(output_lock(out))
     check_writable(out, force=force)
     loaded = _prepared(_task(context, trace))
     with console.status() as update:

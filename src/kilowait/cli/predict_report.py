@@ -49,7 +49,9 @@ def report(
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
     from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.files import output_lock
 
+    context.with_resource(output_lock(out))
     check_writable(out, force=force)
     scenario = options.scenario_from_options(context, trace)
     with console.status() as update:

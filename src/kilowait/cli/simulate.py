@@ -110,7 +110,9 @@ def simulate(
     from kilowait.experiments.gpu_results import summarize_gpu_run
     from kilowait.experiments.scenario import run_scenario
     from kilowait.experiments.scenario_inputs import parse_backfill
+    from kilowait.files import output_lock
 
+    context.with_resource(output_lock(out))
     if out is not None:
         check_writable(out, force=force)
     if gpu_power_cap is not None and "," in gpu_power_cap:

@@ -101,7 +101,7 @@ def fit(
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
         workload = read_workload(trace, format=format, columns=columns, strict=strict, rows=jobs)
-    state = state_folder(out, resume=resume, force=force)
+    state = state_folder(context, out, resume=resume, force=force)
     with _progress() as progress, resumable(state, resume=resume):
         manifest = workload.provenance(trace, console.command(context), console.today())
         fitted = fit_folder(

@@ -70,7 +70,9 @@ def score(
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score_synthetic as scored
+    from kilowait.files import output_lock
 
+    context.with_resource(output_lock(out))
     if out is not None:
         check_writable(out, force=force)
     policy_names = [name.strip() for name in policies.split(",")]

@@ -38,7 +38,7 @@ def train_batch_agent(
     from kilowait.experiments.scenario_inputs import parse_backfill
 
     training = train_batch.BatchTraining(**settings, backfill=parse_backfill(backfill))
-    state = state_folder(out, resume=resume, force=force)
+    state = state_folder(context, out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)

@@ -29,7 +29,7 @@ def train_gpu_agent(
     from kilowait.experiments.train_gpu import MEANINGS, GpuTraining, start_description, train_gpu_agent
 
     training = GpuTraining(**settings)
-    state = state_folder(out, resume=resume, force=force)
+    state = state_folder(context, out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill="skip")
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)

@@ -39,7 +39,7 @@ def train_power_agent(
     from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.train_batch import with_test_predictions
 
-    state = state_folder(out, resume=resume, force=force)
+    state = state_folder(context, out, resume=resume, force=force)
     depth = parse_backfill(backfill)
     scenario = options.scenario_from_options(context, trace, backfill=depth, power_controls=power_controls)
     assert scenario.power is not None

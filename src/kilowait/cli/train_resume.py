@@ -6,17 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
 from kilowait.cli import console
 
 __all__ = ["resumable", "state_folder"]
 
 
-def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
-    """The folder of the training checkpoints for `out`; raises if the training may not start or cannot resume."""
+def state_folder(context: typer.Context, out: Path, *, resume: bool, force: bool) -> Path:
+    """The folder of the training checkpoints for `out`; raises if the training may not start or cannot resume.
+
+    Both folders are locked until the command ends.
+    """
     from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.resume_checks import check_can_start, training_folder
+    from kilowait.files import output_lock
 
     state = training_folder(out)
+    context.with_resource(output_lock(out))
+    context.with_resource(output_lock(state, inside=True))
     check_can_start(state, resume=resume, force=force)
     check_writable(out, force=force or resume)
     return state

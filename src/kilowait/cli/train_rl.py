@@ -54,7 +54,7 @@ def train_network(
         sla_s=parse_duration(sla),
         max_wait_s=None if max_wait is None else parse_duration(max_wait),
     )
-    state = state_folder(out, resume=resume, force=force)
+    state = state_folder(context, out, resume=resume, force=force)
     terms = {**(training.reward or {}), **dict.fromkeys(training.objectives, 1.0), **training.constraint}
     train_power.check_reward(terms, power_controls is not None)
     scenario = options.scenario_from_options(

@@ -94,6 +94,7 @@ def tune(
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.scenario_inputs import parse_backfill
     from kilowait.experiments.train_rl import RLTraining
+    from kilowait.files import output_lock
     from kilowait.units import parse_duration
 
     tuning_folder.optuna_or_error()
@@ -114,6 +115,7 @@ def tune(
         window_jobs=window,
         device=device,
     )
+    context.with_resource(output_lock(out, inside=True))
     before = tuning_folder.prepare_search_folder(out, resume=resume, force=force)
     scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):

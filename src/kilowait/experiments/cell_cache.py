@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import threading
@@ -28,6 +27,7 @@ from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.policy_names import policy_digest
 from kilowait.experiments.run_matrix import Cell, ComparisonCase
+from kilowait.files import atomic_file
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Allocations, NodeStates
 
@@ -98,7 +98,6 @@ class FolderCellCache:
     def save(self, cell: Cell, log: ExecutionLog) -> None:
         """Write a finished cell; the file is replaced atomically."""
         path = self.folder / f"{self.key(cell)}.npz"
-        part = path.with_suffix(f".{os.getpid()}.part")
         note = json.dumps(
             {
                 "groups": list(log.groups),
@@ -113,13 +112,9 @@ class FolderCellCache:
         if log.pieces is not None:
             columns |= {f"pieces_{name}": getattr(log.pieces, name) for name in _PIECES}
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with _delay_interrupts():
-                with part.open("wb") as file:
-                    np.savez(file, note=np.array(note), **columns)
-                part.replace(path)
+            with _delay_interrupts(), atomic_file(path, parents=True) as part, part.open("wb") as file:
+                np.savez(file, note=np.array(note), **columns)
         except OSError as problem:
-            part.unlink(missing_ok=True)
             raise InputError(f"cannot write the finished cell {path}: {problem.strerror or problem}") from None
 
     def clear(self) -> None:

@@ -12,6 +12,7 @@ from kilowait.errors import KilowaitError
 from kilowait.evaluation.storage import save_folder
 from kilowait.evaluation.storage.folder import check_writable
 from kilowait.experiments.resume_checks import check_identity, jobs_digest
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator
 from kilowait.synth.fidelity import column_distances
@@ -49,6 +50,8 @@ class FitCheckpoint:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@locks_output("out")
+@locks_output("state", inside=True)
 def fit_folder(
     jobs: JobTable,
     model: str,

@@ -14,6 +14,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.scenario_inputs import named_cluster
 from kilowait.experiments.synthetic_score import score_synthetic
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
 from kilowait.synth.conditions import ConditionValue
@@ -78,6 +79,7 @@ class WrittenSample:
             yield table
 
 
+@locks_output("out")
 def sample_file(
     folder: str | PathLike[str],
     out: str | PathLike[str],

@@ -14,6 +14,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, save_comparison
 from kilowait.experiments import train_batch
 from kilowait.experiments.comparison_results import summarize_comparison
+from kilowait.files import locks_output
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
@@ -53,6 +54,7 @@ class QuickstartResult:
     results: dict[str, Any]
 
 
+@locks_output("out", inside=True)
 def quickstart(
     out: Path,
     size: QuickstartSize,

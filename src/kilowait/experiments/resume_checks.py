@@ -20,6 +20,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json
 from kilowait.evaluation.storage.folder import read_json
+from kilowait.files import write_text
 from kilowait.jobs import JobTable
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def check_identity(folder: Path, identity: Mapping[str, Any], *, resume: bool) -
             for name in TRAINING_FILES:
                 (folder / name).unlink(missing_ok=True)
         if not (folder / IDENTITY_FILE).exists():
-            (folder / IDENTITY_FILE).write_text(text + "\n", encoding="utf-8")
+            write_text(folder / IDENTITY_FILE, text + "\n")
     except OSError as problem:
         raise InputError(f"cannot write in {folder}: {problem.strerror or problem}; name another folder") from None
     recorded = read_json(folder / IDENTITY_FILE, folder)

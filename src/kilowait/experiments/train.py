@@ -15,6 +15,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments import train_batch, train_gpu, train_power, train_rl
 from kilowait.experiments.power import PowerSettings, with_power
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
 __all__ = ["train"]
@@ -33,6 +34,7 @@ POWER_SEARCH: dict[str, Any] = {
 """Settings of the training of a linear power agent, with their defaults; the command line uses them too."""
 
 
+@locks_output("out", inside=True)
 def train(
     jobs: JobTable,
     cluster: Cluster,

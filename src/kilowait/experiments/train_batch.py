@@ -23,6 +23,7 @@ from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.compare import compare
 from kilowait.experiments.resume_checks import search_checkpoint_dir
 from kilowait.experiments.scenario_inputs import Workload
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
 __all__ = [
@@ -59,6 +60,7 @@ class BatchTraining:
             raise UnknownNameError("objective", self.objective, OBJECTIVES)
 
 
+@locks_output("folder", inside=True)
 def train_linear_agent(
     jobs: JobTable,
     cluster: Cluster,

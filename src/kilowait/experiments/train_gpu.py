@@ -15,6 +15,7 @@ from kilowait.errors import UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments.gpu_options import run_speeds
 from kilowait.experiments.resume_checks import search_checkpoint_dir
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
 __all__ = ["GpuTraining", "MEANINGS", "start_description", "train_gpu_agent"]
@@ -39,6 +40,7 @@ class GpuTraining:
             raise UnknownNameError("objective on a GPU cluster", self.objective, OBJECTIVES)
 
 
+@locks_output("folder", inside=True)
 def train_gpu_agent(
     jobs: JobTable,
     cluster: Cluster,

@@ -12,6 +12,7 @@ from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.resume_checks import search_checkpoint_dir
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
 __all__ = [
@@ -117,6 +118,7 @@ def power_objective(reward: Mapping[str, float] | None) -> str:
     return max(named, key=lambda name: abs(named[name])) if named else "energy"
 
 
+@locks_output("folder", inside=True)
 def train_power_agent(
     jobs: JobTable,
     validation: JobTable,

@@ -26,6 +26,7 @@ from kilowait.experiments.env_factory import EnvFactory, LoadCurriculum, Synthet
 from kilowait.experiments.resume_checks import check_identity, check_memory, training_folder, training_identity
 from kilowait.experiments.synthetic_training import check_synthetic_supported
 from kilowait.experiments.train_power import PowerTraining
+from kilowait.files import locks_output, write_text
 from kilowait.jobs import JobTable
 
 __all__ = ["ALGORITHMS", "RLTraining", "train_network", "save_network_agent", "warm_start_updates"]
@@ -136,6 +137,7 @@ class RLTraining:
         )
 
 
+@locks_output("folder", inside=True)
 def train_network(
     jobs: JobTable,
     validation: JobTable,
@@ -253,7 +255,7 @@ def train_network(
     fixed_network = with_fixed_preference(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
     explanation = explain_network(fixed_network, validation_envs, first, cluster)
     explanation_data = {} if explanation is None else explanation.to_dict()
-    (Path(folder) / "explained.json").write_text(plain_json(explanation_data) + "\n", encoding="utf-8")
+    write_text(Path(folder) / "explained.json", plain_json(explanation_data) + "\n")
     return factory.agent(trained.network), trained.history
 
 

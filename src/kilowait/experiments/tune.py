@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,6 +42,7 @@ from kilowait.experiments.tuning_folder import (
     optuna_or_error,
     remove_search,
 )
+from kilowait.files import locks_output, write_text
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
@@ -128,6 +128,7 @@ def default_hyperparameters(algo: str) -> dict[str, float]:
     return {name: getattr(settings.sizes if name in _SIZES else settings, name) for name in SEARCH_SPACES[algo]}
 
 
+@locks_output("folder", inside=True)
 def tune(
     jobs: JobTable,
     validation: JobTable,
@@ -302,11 +303,5 @@ def _write(path: Path, training: RLTraining, trials: Sequence[TuningTrial], reco
             f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {training.seed}: {best.metric:.6g} on the "
             f"validation jobs after {training.total_timesteps:,} steps\n"
         )
-        _replace_file(path / "best.toml", header + hyperparameters_toml(best_file))
-    _replace_file(path / "results.json", plain_json(results) + "\n")
-
-
-def _replace_file(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+        write_text(path / "best.toml", header + hyperparameters_toml(best_file))
+    write_text(path / "results.json", plain_json(results) + "\n")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.files import locks_output
 from kilowait.files.array_file import read_arrays
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
@@ -158,6 +159,7 @@ class Predictor:
                 "fit one on this log"
             )
 
+    @locks_output("folder", inside=True)
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the files into an existing folder."""
         path = Path(folder)

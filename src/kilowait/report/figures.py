@@ -18,6 +18,7 @@ import numpy as np
 
 from kilowait.errors import MissingExtraError
 from kilowait.evaluation.comparison import ComparisonResult, PairwiseResult
+from kilowait.files import write_bytes
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import capital, number
 
@@ -236,7 +237,7 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     paths = []
     for kind in ("png", "svg"):
         path = folder / f"{name}.{kind}"
-        path.write_bytes(_bytes(figure, kind))
+        write_bytes(path, _bytes(figure, kind))
         paths.append(path)
     return paths
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison
+from kilowait.files import locks_output
 from kilowait.report import figures, html, interactive, job_figures
 from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.comparison_table import comparison_table
@@ -48,6 +49,8 @@ Figures = dict[str, Callable[[], ReportFigure]]
 """Functions that return a figure, by file name. Figures that are not part of the page are drawn only when saved."""
 
 
+@locks_output("out")
+@locks_output("figures", inside=True)
 def write_report(
     source: str | PathLike[str] | Comparison | Sequence[str | PathLike[str] | Comparison],
     out: str | PathLike[str],

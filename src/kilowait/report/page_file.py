@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from kilowait.errors import InputError
+from kilowait.files import write_text
 
 __all__ = ["REPORT_TAG", "check_page", "write_page"]
 
@@ -32,12 +32,7 @@ def check_page(target: Path) -> None:
 
 def write_page(target: Path, text: str) -> None:
     """Write the page atomically."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        write_text(target, text, parents=True)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(f"cannot write the page {target}: {error.strerror or error}") from None

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore
@@ -213,6 +214,7 @@ class Generator(ABC):
             )
             count_before += count
 
+    @locks_output("folder", inside=True)
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `card.json` (description) and `state.npz` (fitted parameters) into a folder.
 

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import InputError, TraceError, UnknownNameError
+from kilowait.files import write_text
 
 __all__ = ["ARCHIVE_URL", "ARCHIVE_LOGS", "default_cache", "fetch"]
 
@@ -121,7 +122,7 @@ def fetch(
                 f"the file from {url} is not {target.name}: {wrong}. It was deleted. It is probably a proxy's page or "
                 f"a damaged copy: try again, or copy the file to {target} manually"
             )
-        _sidecar(target).write_text(f"{digest}  {target.name}\n")
+        write_text(_sidecar(target), f"{digest}  {target.name}\n")
         os.replace(part, target)
     except OSError as problem:
         raise TraceError(f"cannot store {target.name} in {folder}: {problem}; give another cache_dir") from None
@@ -161,7 +162,7 @@ def _checked(target: Path) -> Path:
             "delete it and fetch again"
         )
     if not side.exists():
-        side.write_text(f"{digest}  {target.name}\n")
+        write_text(side, f"{digest}  {target.name}\n")
     return target
 
 

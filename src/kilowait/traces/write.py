@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -17,6 +16,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import TraceError, UnknownNameError
+from kilowait.files import atomic_file
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
 
@@ -97,14 +97,11 @@ def write_parts(tables: Iterable[JobTable], path: str | PathLike[str]) -> None:
 @contextmanager
 def _atomic_file(path: Path) -> Iterator[Path]:
     """A temporary file that replaces `path` when it is complete, so that no partial file remains after an error."""
-    part_path = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield part_path
-        os.replace(part_path, path)
+        with atomic_file(path) as part_path:
+            yield part_path
     except OSError as problem:
         raise TraceError(f"cannot write {path}: {problem.strerror or problem}") from None
-    finally:
-        part_path.unlink(missing_ok=True)
 
 
 def written_format(path: str | PathLike[str], format: str | None = None) -> str:

@@ -22,6 +22,7 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
+from kilowait.files import locks_output
 
 __all__ = ["A2CSettings", "train_a2c"]
 
@@ -69,6 +70,7 @@ class A2CSettings:
         check_settings(self)
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_a2c(
     vec: VectorEnvProtocol,
     settings: A2CSettings | None = None,

@@ -28,6 +28,7 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
+from kilowait.files import locks_output
 
 __all__ = ["D3QNSettings", "train_d3qn"]
 
@@ -93,6 +94,7 @@ class D3QNSettings:
         check_settings(self)
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_d3qn(
     vec: VectorEnvProtocol,
     settings: D3QNSettings | None = None,

@@ -29,6 +29,7 @@ from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.errors import InputError
+from kilowait.files import locks_output
 
 __all__ = ["PPOSettings", "train_ppo"]
 
@@ -88,6 +89,7 @@ class PPOSettings:
         check_settings(self)
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_ppo(
     vec: VectorEnvProtocol,
     settings: PPOSettings | None = None,

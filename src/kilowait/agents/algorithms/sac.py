@@ -27,6 +27,7 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
+from kilowait.files import locks_output
 
 __all__ = ["SACSettings", "train_sac"]
 
@@ -103,6 +104,7 @@ def target_entropy(mask: Tensor, share: float) -> Tensor:
     return share * (mask != 0).sum(-1).clamp(min=1).log()
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_sac(
     vec: VectorEnvProtocol,
     settings: SACSettings | None = None,

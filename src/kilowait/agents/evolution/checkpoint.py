@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.errors import InputError
+from kilowait.files import write_text
 
 __all__ = ["CHECKPOINT_FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
 
@@ -150,15 +150,9 @@ class SearchCheckpoint:
 
 def write_document(path: Path, state: Mapping[str, Any]) -> None:
     """Write the state atomically: the old file stays until the new one is complete on the disk."""
-    temporary = path.with_name(path.name + ".part")
     text = json.dumps({"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_text(path, text + "\n", parents=True)
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged") from None
 

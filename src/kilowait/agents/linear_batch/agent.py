@@ -24,6 +24,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import RunInputs, run_priority_policy
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files import write_text
 from kilowait.files.fields import Either, Null, Number, Text
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
@@ -166,8 +167,7 @@ class LinearAgent:
         }
         target = Path(path)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(_json(data) + "\n", encoding="utf-8")
+            write_text(target, _json(data) + "\n", parents=True)
         except OSError as problem:
             raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
         return target

@@ -37,6 +37,7 @@ from kilowait.agents.linear_batch.score import FEATURE_COUNT
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
@@ -64,6 +65,7 @@ REPLACE_RATIO = 0.95
 """Largest ratio to the default at which another start, or a fallback policy, replaces it."""
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_linear_batch(
     jobs: JobTable,
     validation: JobTable,

@@ -30,6 +30,7 @@ from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.files import write_text
 from kilowait.files.fields import Either, Flag, Number, Record, Text
 from kilowait.jobs import ExecutionLog, JobTable
 
@@ -51,7 +52,13 @@ VERSION_1_FORMAT = "kilowait linear agent of placed nodes"
 VERSION = 2
 _FIELDS = {
     "gpu_settings": Record(
-        {}, {"preempt": Flag(), "migrate": Flag(), "placement": Text(), "round_interval_s": Either(Number(0, 0), Number(1, 1e12))}
+        {},
+        {
+            "preempt": Flag(),
+            "migrate": Flag(),
+            "placement": Text(),
+            "round_interval_s": Either(Number(0, 0), Number(1, 1e12)),
+        },
     )
 }
 
@@ -210,8 +217,7 @@ class LinearGpuAgent:
         }
         target = Path(path)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            write_text(target, json.dumps(data, indent=2, allow_nan=False) + "\n", parents=True)
         except OSError as problem:
             raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
         return target

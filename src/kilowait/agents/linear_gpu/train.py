@@ -27,6 +27,7 @@ from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, age
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files import locks_output
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
@@ -65,6 +66,7 @@ OBJECTIVES = {"mean_jct_s": mean_jct_s, "mean_wait_s": mean_wait_s, "mean_bsld":
 """Objectives by name; smaller is better."""
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_linear_gpu(
     jobs: JobTable,
     validation: JobTable,

@@ -28,6 +28,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.rollout import run_energy_policy
 from kilowait.errors import InputError
+from kilowait.files import write_text
 from kilowait.files.fields import Either, Null, Text
 from kilowait.jobs import ExecutionLog, JobTable
 
@@ -138,8 +139,7 @@ class LinearPowerAgent:
         }
         target = Path(path)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            write_text(target, json.dumps(data, indent=2, allow_nan=False) + "\n", parents=True)
         except OSError as problem:
             raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
         return target

@@ -24,6 +24,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
@@ -74,6 +75,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
     return agents
 
 
+@locks_output("checkpoint_dir", inside=True)
 def train_linear_power(
     jobs: JobTable,
     validation: JobTable,

@@ -33,6 +33,7 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_result import Update
 from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, Progress, TrainingState
+from kilowait.files import locks_output, write_text
 
 __all__ = ["BehaviorCloningSettings", "BehaviorCloning", "imitate"]
 
@@ -126,9 +127,10 @@ class BehaviorCloning:
             expert_env.close()
         if self.folder is not None:
             record = {"expert": self.settings.expert, "updates": [_plain(asdict(one)) for one in history]}
-            (self.folder / HISTORY).write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
+            write_text(self.folder / HISTORY, json.dumps(record, allow_nan=False) + "\n")
 
 
+@locks_output("folder", inside=True)
 def imitate(
     network: ActorCritic | DuelingQ,
     expert_env: ExpertEnv,

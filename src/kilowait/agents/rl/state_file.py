@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from safetensors.numpy import save_file
 from kilowait.agents.rl.packed_state import packed_state, unpacked_state
 from kilowait.agents.rl.tensor_file import read_tensors
 from kilowait.errors import InputError
+from kilowait.files import atomic_file
 from kilowait.files.json_file import parse_json
 
 __all__ = ["read_state", "write_state"]
@@ -41,18 +41,10 @@ def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
     arrays: Arrays = {}
     content = packed_state(state, arrays)
     header = {"format": format, "version": VERSION, "digest": _digest(arrays), "state": content}
-    temporary = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-        default_mode = temporary.stat().st_mode
-        save_file(arrays, temporary, metadata={"kilowait": json.dumps(header, allow_nan=False)})
-        temporary.chmod(default_mode)  # safetensors creates files that only their owner can read
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with atomic_file(path, parents=True) as temporary:
+            save_file(arrays, temporary, metadata={"kilowait": json.dumps(header, allow_nan=False)})
     except (OSError, SafetensorError) as problem:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {problem}; the earlier file is unchanged") from None
     return path
 

@@ -16,13 +16,14 @@ import shutil
 import stat
 import tempfile
 import time
-import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache
 from platformdirs import user_cache_path
+
+from kilowait.files import atomic_file
 
 __all__ = ["KernelCache", "usable_folder"]
 
@@ -174,14 +175,10 @@ class _CheckedFiles:
         """Store what was compiled; without room or permission it stays in memory only."""
         path = self._path(key)
         content = pickle.dumps((self._stamp, key, data), protocol=pickle.HIGHEST_PROTOCOL)
-        part = path.with_name(f"{path.name}.tmp.{uuid.uuid4().hex[:16]}")
         try:
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            os.replace(part, path)
+            with atomic_file(path, private=True) as temporary:
+                temporary.write_bytes(hashlib.sha256(content).digest() + content)
         except OSError as problem:
-            part.unlink(missing_ok=True)
             _LOG.warning(
                 "compiled code cannot be kept in %s (%s): it is compiled again next time",
                 self._folder,

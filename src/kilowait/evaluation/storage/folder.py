@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
+from kilowait.files import INSIDE_LOCK, check_held, output_lock, partial_path
 from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.json_file import read_json_object
 from kilowait.files.regular_file import member_path, sha256
@@ -47,17 +48,22 @@ def save_folder(
     force: bool = False,
 ) -> Path:
     """Let `fill` write files into a temporary folder next to `path`, add the manifest, and rename it to `path`."""
-    target = Path(path)
-    check_writable(target, force=force)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    check_writable(path, force=force)
+    with output_lock(path):
+        check_writable(path, force=force)
+        _replace_folder(Path(os.path.realpath(path)), fill, kind, manifest or {})
+    return Path(path)
+
+
+def _replace_folder(target: Path, fill: Callable[[Path], None], kind: str, manifest: Mapping[str, Any]) -> None:
+    part, old = partial_path(target), partial_path(target, "old")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         fill(part)
         files = {file.name: sha256(file) for file in sorted(part.iterdir())}
-        contents = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **(manifest or {}), "files": files}
+        contents = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **manifest, "files": files}
         (part / "manifest.json").write_text(plain_json(contents) + "\n", encoding="utf-8")
+        check_held(target)
         if target.exists():
             target.rename(old)
         part.rename(target)
@@ -68,7 +74,6 @@ def save_folder(
         if old.exists() and not target.exists():
             old.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    return target
 
 
 def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
@@ -84,7 +89,7 @@ def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
             return
         if not target.is_dir():
             raise InputError(f"{target} is a file; name a folder to write the run to")
-        existing = sorted(file.name for file in target.iterdir())
+        existing = sorted(file.name for file in target.iterdir() if not file.name.startswith(INSIDE_LOCK))
     except OSError as problem:
         raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
     if not existing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError, KilowaitError, MeterError
+from kilowait.files import write_text
 from kilowait.telemetry.carbon.api import Row, Service, row_time_s
 from kilowait.telemetry.carbon.http import HttpClient
 
@@ -172,10 +172,7 @@ def _existing_rows(service: Service, out: Path) -> dict[float, Row]:
 
 
 def _write(out: Path, document: dict[str, Any]) -> None:
-    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        partial.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(partial, out)
+        write_text(out, json.dumps(document))
     except OSError as problem:
-        partial.unlink(missing_ok=True)
         raise MeterError(f"cannot write {out}: {problem.strerror or problem}; choose another --out") from None

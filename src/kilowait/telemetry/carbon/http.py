@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import time
 import urllib.error
 import urllib.parse
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError, MeterError
+from kilowait.files import write_text
 
 __all__ = ["HttpClient", "check_base_url", "default_cache"]
 
@@ -147,11 +147,8 @@ class HttpClient:
         return self.cache / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
 
     def _write_cache(self, path: Path, url: str, response: Any) -> None:
-        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"url": url, "answer": response}))
-            os.replace(partial, path)
+            write_text(path, json.dumps({"url": url, "answer": response}), parents=True)
         except OSError as problem:
             self._report(f"the response is not cached in {path.parent}: {problem.strerror or problem}")
 

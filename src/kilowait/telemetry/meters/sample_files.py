@@ -8,12 +8,12 @@ converted by the next run.
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from os import PathLike
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kilowait.errors import InputError, MeterError, UnknownNameError
+from kilowait.files import atomic_file, output_lock
 
 __all__ = ["OPEN_FILE", "PARQUET_FILE", "Recorder", "Row", "complete_bytes", "open_recorder"]
 
@@ -96,15 +97,17 @@ def complete_bytes(file: int) -> int:
 
 
 class _CsvRecorder:
-    """One CSV file, locked while it is written."""
+    """One CSV file, locked while it is written unless its folder is."""
 
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, columns: tuple[str, ...], *, locked: bool = True) -> None:
         self.path = path
         if path.is_dir():
             raise InputError(f"{path} is a folder; give the name of a CSV file")
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._open = ExitStack()
         try:
-            _lock(self._file, path)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._open.callback(os.close, self._file)
+            self._open.enter_context(output_lock(path if locked else None, nested=False))
             header = ",".join(columns) + "\n"
             complete = complete_bytes(self._file)
             first = os.pread(self._file, len(header.encode()), 0).decode("utf-8", "replace")
@@ -116,7 +119,7 @@ class _CsvRecorder:
             if not complete:
                 _write_all(self._file, header)
         except BaseException:
-            os.close(self._file)
+            self._open.close()
             raise
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -130,7 +133,7 @@ class _CsvRecorder:
             ) from None
 
     def close(self) -> None:
-        os.close(self._file)
+        self._open.close()
 
 
 class _ParquetFolderRecorder:
@@ -145,12 +148,12 @@ class _ParquetFolderRecorder:
         self.path, self.columns = path, columns
         self._day_file: _CsvRecorder | None = None
         self._day = ""
-        self._folder = os.open(path, os.O_RDONLY)
+        self._open = ExitStack()
         try:
-            _lock(self._folder, path)
+            self._open.enter_context(output_lock(path, inside=True, nested=False))
             self._prepare()
         except BaseException:
-            os.close(self._folder)
+            self._open.close()
             raise
 
     def _prepare(self) -> None:
@@ -174,7 +177,7 @@ class _ParquetFolderRecorder:
         for name in names:
             if OPEN_FILE.fullmatch(name):
                 # Opening removes an incomplete line, and checks the columns.
-                leftover = _CsvRecorder(self.path / name, self.columns)
+                leftover = _CsvRecorder(self.path / name, self.columns, locked=False)
                 leftover.close()
                 _convert_to_parquet(leftover.path, self.columns)
 
@@ -182,7 +185,7 @@ class _ParquetFolderRecorder:
         for day, day_rows in groupby(rows, lambda row: _moment(row).strftime("%Y-%m-%d")):
             if day != self._day or self._day_file is None:
                 self._close_day_file()
-                self._day, self._day_file = day, _CsvRecorder(self._unused_path(day), self.columns)
+                self._day, self._day_file = day, _CsvRecorder(self._unused_path(day), self.columns, locked=False)
             self._day_file.write(list(day_rows))
 
     def _unused_path(self, day: str) -> Path:
@@ -199,8 +202,8 @@ class _ParquetFolderRecorder:
             _convert_to_parquet(day_file.path, self.columns)
 
     def close(self) -> None:
-        self._close_day_file()
-        os.close(self._folder)
+        with self._open:
+            self._close_day_file()
 
 
 def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
@@ -210,7 +213,6 @@ def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
     import pyarrow.parquet as pq
 
     target = path.with_name(path.name[1:]).with_suffix(".parquet")
-    partial = target.with_name(f".{target.name}.part")
     types = arrow_types(columns)
     try:
         if not target.exists():
@@ -219,19 +221,16 @@ def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
             parse = pc.ParseOptions(invalid_row_handler=lambda row: "skip")
             rows = 0
             # In batches: a day of eight GPUs then takes a few megabytes of memory.
-            with (
-                pc.open_csv(path, parse_options=parse, convert_options=options) as reader,
-                pq.ParquetWriter(partial, pa.schema(types), compression="zstd") as out,
-            ):
-                for batch in reader:
-                    out.write_batch(batch)
-                    rows += batch.num_rows
-            if rows:
-                with partial.open("rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(partial, target)
-            else:
-                partial.unlink()
+            with suppress(_NoRowsError), atomic_file(target) as temporary:
+                with (
+                    pc.open_csv(path, parse_options=parse, convert_options=options) as reader,
+                    pq.ParquetWriter(temporary, pa.schema(types), compression="zstd") as out,
+                ):
+                    for batch in reader:
+                        out.write_batch(batch)
+                        rows += batch.num_rows
+                if not rows:
+                    raise _NoRowsError
         path.unlink()
     except (OSError, pa.ArrowException) as problem:
         raise MeterError(
@@ -239,15 +238,8 @@ def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
         ) from None
 
 
-def _lock(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"{path} is being written by another process; stop that one, or write to another file"
-        ) from None
-    except OSError:  # The file system has no locks: concurrent writers are not detected.
-        pass
+class _NoRowsError(Exception):
+    """A CSV file has no rows: no Parquet file is written."""
 
 
 def _write_all(file: int, text: str) -> None:

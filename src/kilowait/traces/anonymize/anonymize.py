@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
+from kilowait.files import write_text
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.column_rules import COLUMN_RULES, HEADER_KEYS
@@ -116,7 +117,7 @@ def publish(result: AnonymizedLog, path: str | PathLike[str], *, format: str | N
         return None
     plan_path = Path(f"{path}.plan.json")
     try:
-        plan_path.write_text(f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
+        write_text(plan_path, f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n")
     except OSError as problem:
         raise InputError(f"cannot write {plan_path}: {problem.strerror or problem}") from None
     return plan_path
