@@ -10,7 +10,7 @@ import pytest
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.traces import read_trace, read_trace_with_report
-from kilowait.traces.read import find_format
+from kilowait.traces.detect import detect_format
 
 ROW = "{n} {n} 5 60 4 -1 -1 4 600 -1 1 3 2 7 1 -1 -1 -1"
 SWF = "; Version: 2.2\n" + "".join(ROW.format(n=n) + "\n" for n in range(1, 400))
@@ -146,11 +146,11 @@ def test_wrong_forced_format(tmp_path: Path) -> None:
 
 
 def test_formats_are_detected_from_the_first_lines() -> None:
-    assert find_format(ROW.format(n=1).encode()) == "swf"
-    assert find_format(b"JobID|State|Submit\n1|COMPLETED|2020-01-01T00:00:00\n") == "sacct"
-    assert find_format(b"-dt 1 -e submit_batch_job | -N 1\n") == "events"
-    assert find_format(b"job_id,submit_s,nodes\n") == "csv"
+    assert detect_format(ROW.format(n=1).encode()).format == "swf"
+    assert detect_format(b"JobID|State|Submit\n1|COMPLETED|2020-01-01T00:00:00\n").format == "sacct"
+    assert detect_format(b"-dt 1 -e submit_batch_job | -N 1\n").format == "events"
+    assert detect_format(b"job_id,submit_s,nodes\n").format == "csv"
     # As many columns as Google's events of 2011, whole numbers, and a request below 9 s, but with a header.
     header = b"job_id,submit_s,runtime_s,estimate_s,nodes,wait_s,after_id,think_s\n"
-    assert find_format(header + b"1,0,7,5,1,0,-1,0\n2,3,7,5,1,0,-1,0\n") == "csv"
-    assert find_format(b"PAR1....") == "parquet"
+    assert detect_format(header + b"1,0,7,5,1,0,-1,0\n2,3,7,5,1,0,-1,0\n").format == "csv"
+    assert detect_format(b"PAR1....").format == "parquet"

@@ -29,12 +29,16 @@ LATEST_S = 1e12
 """A larger time of the log is invalid."""
 MOST = 1e12
 """A larger count of cores or GPUs, or of megabytes, is invalid."""
+_EXACT_MB = 2.0**53 / 1e6
+"""From here on a float cannot hold a number of whole bytes."""
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
 _LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "overrun_planned_s": LONGEST_S}
 _LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
 _LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "gpus_may_span_nodes": 1, "priority": 1e15}
-_LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S}
+_LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S, "slack_s": LONGEST_S}
+_LIMIT |= {"power_w": MOST, "predicted_power_w": MOST}
+_LIMIT |= dict.fromkeys(("expected_inverse_runtime", "beta", "cpu_utilization", "gpu_utilization"), 1)
 _OPTIONAL: tuple[str, ...] = (
     "planned_s",
     "limit_s",
@@ -49,9 +53,11 @@ _OPTIONAL: tuple[str, ...] = (
     "cancel_s",
 )
 _OPTIONAL += ("cpu_milli", "gpu_milli", "gpus_may_span_nodes", "priority", "checkpoint_s", "checkpoint_load_s")
+_OPTIONAL += ("expected_inverse_runtime", "power_w", "predicted_power_w", "beta", "cpu_utilization", "gpu_utilization")
+_OPTIONAL += ("slack_s", "hold_until_s")
 _WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "gpus_may_span_nodes")
 _LEAST = {"gpu_milli": 1, "priority": -1e15}
-_MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}
+_MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf, "hold_until_s": -np.inf}
 _MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "gpus_may_span_nodes": 0.0, "priority": 0.0}
 
 
@@ -71,6 +77,8 @@ class RawColumns:
     """Rows that are not valid jobs, by format-specific reason."""
     correct_submit: bool = False
     """Whether an unknown submission time is replaced by that of the previous row; else the row is dropped."""
+    whole_bytes: bool = True
+    """Whether memory is rounded to whole bytes, so that a conversion of units and back gives the same number."""
 
     def __len__(self) -> int:
         return len(self.line)
@@ -223,12 +231,14 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
     if name not in draft.numbers:
         return None
     values = draft.numbers[name]
-    is_time = name in ("begin_s", "cancel_s")
+    is_time = name in ("begin_s", "cancel_s", "hold_until_s")
+    if name == "memory_mb" and draft.whole_bytes:
+        values = np.where(np.abs(values) < _EXACT_MB, np.round(values, 6), values)
     with np.errstate(invalid="ignore"):
         broken = np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
         if name in ("status", "cpu_milli"):
             broken &= values != -1
-        if is_time:
+        if is_time or name == "checkpoint_s":
             broken &= ~np.isinf(values)
         if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))

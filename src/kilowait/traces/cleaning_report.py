@@ -15,6 +15,15 @@ __all__ = ["CleaningEntry", "CleaningKind", "CleaningReport", "describe"]
 CleaningKind = Literal["dropped", "corrected", "note"]
 
 
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """The format of a file, and what decided for it."""
+
+    format: str
+    """A name in `kilowait.traces.FORMATS`."""
+    reason: str
+
+
 @dataclass(slots=True)
 class CleaningEntry:
     """One line of the cleaning report."""
@@ -48,6 +57,10 @@ class CleaningReport:
     folded: int = 0
     """Rows that are parts of jobs (Slurm's steps) and were merged into them."""
     entries: list[CleaningEntry] = field(default_factory=list)
+    format: str = ""
+    """Format the file was read in; "" before that is decided."""
+    format_reason: str = ""
+    """What decided for the format."""
 
     @property
     def dropped(self) -> int:
@@ -58,6 +71,10 @@ class CleaningReport:
     def corrected(self) -> int:
         """Number of corrections; a row may have several."""
         return sum(entry.count for entry in self.entries if entry.kind == "corrected")
+
+    def decide(self, detected: Detected) -> None:
+        """Set the format and what decided for it."""
+        self.format, self.format_reason = detected.format, detected.reason
 
     def add(self, kind: CleaningKind, reason: str, count: int = 0, first_line: int | None = None) -> None:
         """Add an entry; counts of the same kind and reason are summed."""
@@ -94,12 +111,20 @@ class CleaningReport:
             "entries": [
                 {"kind": e.kind, "reason": e.reason, "count": e.count, "first_line": e.first_line} for e in self.entries
             ],
+            **({"format": self.format, "format_reason": self.format_reason} if self.format else {}),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
         """The inverse of `to_dict`."""
-        return cls(data["rows_read"], data["jobs"], data["folded"], [CleaningEntry(**row) for row in data["entries"]])
+        return cls(
+            data["rows_read"],
+            data["jobs"],
+            data["folded"],
+            [CleaningEntry(**row) for row in data["entries"]],
+            data.get("format", ""),
+            data.get("format_reason", ""),
+        )
 
 
 def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:

@@ -1,13 +1,11 @@
-"""Reading of files: decompression, decoding to UTF-8, rejection of binary data."""
+"""Bytes and text of a log: decompression, decoding to UTF-8, rejection of binary data."""
 
 from __future__ import annotations
 
-import bz2
-import lzma
-import zlib
 from pathlib import Path
 
-from kilowait.errors import TraceError
+from kilowait.compression import decompressed
+from kilowait.errors import InputError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
 
 __all__ = ["as_text", "as_utf8", "file_bytes", "refuse_binary", "unpack"]
@@ -38,69 +36,20 @@ def file_bytes(path: Path) -> bytes:
     return data
 
 
-def unpack(data: bytes, source: str, report: CleaningReport | None = None) -> bytes:
-    """Decompress gzip, zstd, bzip2 or xz data; other data is returned unchanged.
+def unpack(data: bytes, source: str, report: CleaningReport | None = None, limit: int | None = None) -> bytes:
+    """Decompress gzip, zstd, bzip2 or xz data to at most `limit` bytes; other data is returned unchanged.
 
     >>> import gzip
     >>> unpack(gzip.compress(b"1 2 3"), "x.gz")
     b'1 2 3'
     """
-    for _ in range(3):  # Some files are compressed twice.
-        if data[:2] == b"\x1f\x8b":
-            data = _gunzip(data, source, report)
-        elif data[:4] == b"\x28\xb5\x2f\xfd":
-            data = _unzstd(data, source)
-        elif data[:3] == b"BZh" or data[:6] == b"\xfd7zXZ\x00":
-            try:
-                data = bz2.decompress(data) if data[:3] == b"BZh" else lzma.decompress(data)
-            except (OSError, ValueError, EOFError, lzma.LZMAError) as problem:
-                raise TraceError(f"{source} is damaged or cut short: {problem}; get the file again") from None
-        else:
-            return data
-        if not data:
-            raise TraceError(f"{source} is empty after decompression")
-    return data
-
-
-def _gunzip(data: bytes, source: str, report: CleaningReport | None) -> bytes:
-    parts: list[bytes] = []
-    rest = data
-    while rest[:2] == b"\x1f\x8b":
-        member = zlib.decompressobj(31)
-        try:
-            parts.append(member.decompress(rest) + member.flush())
-        except zlib.error as problem:
-            got = sum(map(len, parts))
-            raise TraceError(
-                f"{source} is damaged gzip: {problem}, after {got:,} good bytes; get the file again"
-            ) from None
-        if not member.eof:
-            decompressed = b"".join(parts)
-            lines = decompressed.count(b"\n")
-            raise TraceError(
-                f"{source} is cut short: its gzip data stop after {len(decompressed):,} bytes ({lines:,} lines); "
-                "get the file again"
-            )
-        rest = member.unused_data
-    if rest.strip(b"\x00") and report is not None:
-        report.add("note", f"{len(rest):,} bytes after the end of the gzip data: left out")
-    return b"".join(parts)
-
-
-def _unzstd(data: bytes, source: str) -> bytes:
-    import pyarrow as pa
-
-    parts: list[bytes] = []
     try:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while part := stream.read(1 << 24):
-                parts.append(part)
-    except (OSError, pa.ArrowException) as problem:
-        got = sum(map(len, parts))
-        raise TraceError(
-            f"{source} is damaged or cut short: zstd says {problem}, after {got:,} good bytes; get the file again"
-        ) from None
-    return b"".join(parts)
+        data, rest = decompressed(data, source, limit)
+    except InputError as problem:
+        raise TraceError(str(problem)) from None
+    if rest and report is not None:
+        report.add("note", f"{rest:,} bytes after the end of the compressed data: left out")
+    return data
 
 
 def as_utf8(data: bytes, report: CleaningReport) -> bytes:

@@ -1,15 +1,21 @@
-"""Detection of the format of a job log by its content."""
+"""Detection of the format of a job log by its content: the first rule of an ordered list that applies decides.
+
+A header decides before the form of the rows does: whole numbers in 8 columns may be anything. Formats without a header
+are detected only if most rows fit their form, and rows that fit several forms are an error.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kilowait.errors import TraceError
 from kilowait.traces import gpu, slurm, swf, tables
+from kilowait.traces.cleaning_report import Detected
 from kilowait.traces.decompress import refuse_binary
 
-__all__ = ["FORMATS", "find_format"]
+__all__ = ["FORMATS", "FileHead", "detect_format", "file_head"]
 
 FORMATS: dict[str, str] = {
     "swf": "Standard Workload Format, 18 to 21 fields",
@@ -22,47 +28,156 @@ FORMATS: dict[str, str] = {
 """Names for ``format=``."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SWF_COMMENT = re.compile(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:")
+_LINE = re.compile(rb"[^\r\n]+")
+_ROWS = 200
+"""Rows that are looked at; comments are not counted, however many there are."""
+_CHARACTERS = 1 << 18
+"""Characters of rows that are looked at."""
+_COMMENTS = 1000
+"""Comments that are kept from the top, and from just before the first row."""
 
 
-def find_format(data: bytes) -> str:
-    """Detect the format of these bytes; returns a name in `FORMATS`.
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """The first lines of a file that are not blank."""
 
-    >>> find_format(b"; Version: 2\\n1 0 -1 60 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\\n")
-    'swf'
+    comments: Sequence[str]
+    """Lines before the first row that start with ; or #, without the middle ones if there are very many."""
+    rows: Sequence[str]
+    """Lines that are no comments, a header among them."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Comments with # and rows: the lines among which a header is looked for."""
+        return [line for line in self.comments if line.lstrip()[0] == "#"] + list(self.rows)
+
+
+def file_head(data: bytes) -> FileHead:
+    """The comments and the first rows of a file.
+
+    >>> file_head(b"# note\\n\\njob_id,submit_s\\n1,0\\n")
+    FileHead(comments=['# note'], rows=['job_id,submit_s', '1,0'])
+    """
+    first: list[str] = []
+    last: list[str] = []
+    rows: list[str] = []
+    characters = 0
+    for match in _LINE.finditer(data):
+        line = data[match.start() : min(match.end(), match.start() + _CHARACTERS)].decode("utf-8", "replace")
+        start = line.lstrip()[:1]
+        if not start:
+            continue
+        if start not in ";#":
+            rows.append(line)
+            characters += len(line)
+            if len(rows) == _ROWS or characters >= _CHARACTERS:
+                break
+        elif not rows:
+            if len(first) < _COMMENTS:
+                first.append(line)
+            else:
+                last.append(line)
+                if len(last) == 2 * _COMMENTS:
+                    del last[:_COMMENTS]
+    return FileHead(first + last, rows)
+
+
+def detect_format(data: bytes) -> Detected:
+    """Detect the format of these bytes.
+
+    >>> detect_format(b"; Version: 2\\n1 0 -1 60 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\\n")
+    Detected(format='swf', reason='1 of the first 1 rows are 15 to 18 numbers')
     """
     if data.startswith(b"PAR1"):
-        return "parquet"
+        return Detected("parquet", "it starts with PAR1")
     refuse_binary(data)
-    head = data[:262_144].decode("utf-8", "replace")
-    lines = [line for line in re.split(r"\r\n|\n|\r", head) if line.strip()]
-    if not lines:
-        raise TraceError("it contains only blank lines")
-    plain = [line for line in lines if line.lstrip()[0] not in ";#"]
-    if any(line.lstrip().startswith(";") for line in lines) and not plain:
-        raise TraceError("there are no lines of jobs, only comments")
-    cluster = gpu.gpu_format(lines)
-    if cluster is not None:
-        return cluster
-    if gpu.node_list(lines) is not None:
-        raise TraceError("this is a list of nodes, not of jobs; read it with kilowait.traces.read_nodes")
-    sample = plain[:50]
-    if Counter("submit_batch_job" in line or line.lstrip().startswith("-dt") for line in sample)[True] * 2 > len(
-        sample
-    ):
-        return "events"
-    likely = sum(_swf_like(line) for line in sample)
-    if sample and likely * 2 >= len(sample):
-        return "swf"
-    if any(slurm.sacct_delimiter(line) is not None for line in lines[:20]):
-        return "sacct"
-    if likely or any(re.match(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:", x) for x in lines):
-        return "swf"
-    if any(tables.csv_delimiter(line) is not None for line in lines[:20]) or tables.is_table(plain[:10]):
-        return "csv"
+    head = file_head(data)
+    if not head.rows:
+        raise TraceError(
+            "there are no lines of jobs, only comments" if head.comments else "it contains only blank lines"
+        )
+    for rule in RULES:
+        found = rule(head)
+        if found is not None:
+            return found
     raise TraceError(
         f"this is none of the formats that kilowait reads ({', '.join(FORMATS)}); it starts with "
-        f"{lines[0][:60]!r}. Force one with format=, or map columns with columns="
+        f"{[*head.comments, *head.rows][0][:60]!r}. Force one with format=, or map columns with columns="
     )
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+
+def _own_header(head: FileHead) -> Detected | None:
+    names = tables.header_names(head.lines)
+    own = tables.own_names(names)
+    return Detected("csv", f"its header has kilowait's columns {_listed(own)}") if own else None
+
+
+def _json(head: FileHead) -> Detected | None:
+    return _only(gpu.json_formats(head.rows))
+
+
+def _header_of_a_trace(head: FileHead) -> Detected | None:
+    return _only(gpu.header_formats(head.rows[0]))
+
+
+def _header_of_nodes(head: FileHead) -> Detected | None:
+    if gpu.node_list(head.rows) is not None:
+        raise TraceError("this is a list of nodes, not of jobs; read it with kilowait.traces.read_nodes")
+    return None
+
+
+def _header_of_sacct(head: FileHead) -> Detected | None:
+    lines = [*head.rows[:50], *head.comments[:20]]
+    header = next((line for line in lines if slurm.sacct_delimiter(line) is not None), None)
+    return None if header is None else Detected("sacct", f"it has a header of sacct: {header[:60]}")
+
+
+def _header_of_a_table(head: FileHead) -> Detected | None:
+    names = tables.header_names(head.lines)
+    return Detected("csv", f"its header has the known columns {_listed(tables.known_names(names))}") if names else None
+
+
+def _rows_without_header(head: FileHead) -> Detected | None:
+    found: dict[str, str] = {}
+    for format, form, share, fitting in FORMS:
+        fit = fitting(head.rows)
+        if fit and fit >= share * len(head.rows):
+            found.setdefault(format, f"{fit} of the first {len(head.rows)} rows are {form}")
+    return _only(found)
+
+
+def _comments_of_swf(head: FileHead) -> Detected | None:
+    if any(map(_swf_like, head.rows)):
+        return Detected("swf", "some of its rows are 15 to 18 numbers")
+    comment = next((line for line in head.comments if _SWF_COMMENT.match(line)), None)
+    return None if comment is None else Detected("swf", f"it has a header of SWF: {comment.strip()[:60]}")
+
+
+def _table(head: FileHead) -> Detected | None:
+    if any(tables.csv_delimiter(line) is not None for line in head.comments[:20]) or tables.is_table(head.rows[:10]):
+        return Detected("csv", "its first rows have the same number of columns")
+    return None
+
+
+RULES: tuple[Callable[[FileHead], Detected | None], ...] = (
+    _own_header,
+    _json,
+    _header_of_a_trace,
+    _header_of_nodes,
+    _header_of_sacct,
+    _header_of_a_table,
+    _rows_without_header,
+    _comments_of_swf,
+    _table,
+)
+"""The rules in their order: headers first, kilowait's own before all others, then the form of the rows."""
+
+
+# -- forms of rows -------------------------------------------------------------------------------
 
 
 def _swf_like(line: str) -> bool:
@@ -70,3 +185,39 @@ def _swf_like(line: str) -> bool:
     if len(words) < swf.FIELDS - 3:
         return False
     return sum(len(word) < 40 and _NUMBER.fullmatch(word) is not None for word in words) >= swf.FIELDS - 4
+
+
+def _is_event(line: str) -> bool:
+    return "submit_batch_job" in line or line.lstrip().startswith("-dt")
+
+
+def _count(fits: Callable[[str], bool]) -> Callable[[Sequence[str]], int]:
+    return lambda rows: sum(map(fits, rows))
+
+
+FORMS: tuple[tuple[str, str, float, Callable[[Sequence[str]], int]], ...] = (
+    ("events", "events of the Slurm simulator", 0.5, _count(_is_event)),
+    ("swf", "15 to 18 numbers", 0.5, _count(_swf_like)),
+    ("pai", "rows of a table of PAI", 0.5, _count(lambda line: gpu.pai_table(line) is not None)),
+    ("google2011", "job events in 8 columns, in order of time", 0.9, gpu.job_events),
+    ("google2011", "task events in 13 columns, in order of time", 0.9, gpu.task_events),
+)
+"""Forms of rows without a header: format, description, least share of the rows that must fit, number that fit.
+
+Google's events are numbers with few texts, so nearly all rows must fit; the other forms occur nowhere else.
+"""
+
+
+def _only(found: dict[str, str]) -> Detected | None:
+    """The one format that was found; several are an error."""
+    if len(found) > 1:
+        texts = "; ".join(f"{format}: {reason}" for format, reason in found.items())
+        raise TraceError(
+            f"it may be in {len(found)} formats ({texts}); name the right one with format= (on the command line with "
+            f"--format, for instance --format {next(iter(found))})"
+        )
+    return next((Detected(format, reason) for format, reason in found.items()), None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

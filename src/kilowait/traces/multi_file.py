@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import lzma
 import zlib
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+from kilowait.compression import default_limit, size_text
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.cleaning_report import CleaningReport, Detected
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
-from kilowait.traces.detect import find_format
+from kilowait.traces.detect import detect_format, file_head
 from kilowait.traces.gpu import GPU_READERS, TracePart
 
 __all__ = ["folder_parts", "trace_sha256"]
@@ -18,8 +23,10 @@ __all__ = ["folder_parts", "trace_sha256"]
 _HEAD_BYTES = 1 << 18
 
 
-def folder_parts(path: Path, format: str | None, report: CleaningReport) -> tuple[str, list[TracePart]]:
-    """The format of the trace in this folder or its direct subfolders, and its files by name.
+def folder_parts(
+    path: Path, format: str | None, report: CleaningReport, unpack_limit: int | None = None
+) -> list[TracePart]:
+    """The files of the trace in this folder or its direct subfolders; sets the format in the report.
 
     Files of other kinds (utilization, machines) are left out, with a note.
     """
@@ -27,8 +34,11 @@ def folder_parts(path: Path, format: str | None, report: CleaningReport) -> tupl
         raise TraceError(f"{path} is a directory, but a log in format {format} is one file; name the file")
     files = _files(path)
     by_format: dict[str, list[Path]] = {}
+    reasons: dict[str, str] = {}
     for file in files:
-        by_format.setdefault(_format_of(file), []).append(file)
+        detected = _detected(file)
+        by_format.setdefault(detected.format, []).append(file)
+        reasons.setdefault(detected.format, f"{file.name}: {detected.reason}")
     kinds = [kind for kind in by_format if kind in GPU_READERS and format in (None, kind)]
     if len(kinds) != 1:
         contents = "logs in " + ", ".join(sorted(kinds)) if kinds else "no files of a multi-file trace"
@@ -36,7 +46,8 @@ def folder_parts(path: Path, format: str | None, report: CleaningReport) -> tupl
     chosen = by_format[kinds[0]]
     if len(chosen) < len(files):
         report.add("note", f"{len(files) - len(chosen)} other files in the folder left out")
-    return kinds[0], [TracePart(file.name, _text_of(file, report)) for file in chosen]
+    report.decide(Detected(kinds[0], reasons[kinds[0]] if format is None else "it was given"))
+    return _parts(chosen, report, unpack_limit)
 
 
 def trace_sha256(path: str | PathLike[str]) -> str:
@@ -62,19 +73,58 @@ def _files(path: Path) -> list[Path]:
     return [file for file in files if not any(x.startswith(".") for x in file.relative_to(path).parts)]
 
 
-def _text_of(file: Path, report: CleaningReport) -> str:
-    data = as_utf8(unpack(file_bytes(file), str(file), report), report)
-    refuse_binary(data)
-    return as_text(data, report)
+def _parts(files: list[Path], report: CleaningReport, unpack_limit: int | None) -> list[TracePart]:
+    """The texts of the files; the limit holds for all of them together."""
+    limit = default_limit() if unpack_limit is None else unpack_limit
+    size = 0
+    parts: list[TracePart] = []
+    for file in files:
+        data = unpack(file_bytes(file), str(file), report, limit)
+        size += len(data)
+        if size > limit:
+            raise TraceError(
+                f"the files up to {file} have {size:,} bytes, more than the limit of {size_text(limit)} ({limit:,} "
+                "bytes); if they are right, raise the limit with unpack_limit= (--unpack-limit)"
+            )
+        data = as_utf8(data, report)
+        refuse_binary(data)
+        parts.append(TracePart(file.name, as_text(data, report)))
+    return parts
 
 
-def _format_of(file: Path) -> str:
-    """The format of a file, detected from its first bytes because files can be large; "" if unknown."""
+def _detected(file: Path) -> Detected:
+    """The format of a file, detected from its head because files can be large; "" if unknown."""
+    size = _HEAD_BYTES
     try:
-        with file.open("rb") as opened:
-            head = opened.read(_HEAD_BYTES)
-        if head[:2] == b"\x1f\x8b":
-            head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
-        return find_format(as_utf8(head, CleaningReport()))
-    except (TraceError, OSError, zlib.error):
-        return ""
+        while True:
+            head = as_utf8(_head(file, size), CleaningReport())
+            if len(file_head(head).rows) > 1 or len(head) < size:
+                return detect_format(head)
+            size *= 16  # So far only comments.
+    except (TraceError, OSError):
+        return Detected("", "")
+
+
+def _head(file: Path, size: int) -> bytes:
+    """The first `size` bytes of a file, decompressed; less if the rest is damaged, which is an error only later."""
+    with file.open("rb") as opened:
+        mark = opened.read(6)
+    head = b""
+    with _opened(file, mark) as stream:
+        try:
+            while len(head) < size and (piece := stream.read(min(size - len(head), 1 << 16))):
+                head += piece
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
+            pass
+    return head
+
+
+def _opened(file: Path, mark: bytes) -> Any:
+    """A stream of the decompressed bytes of a file that starts with `mark`."""
+    if mark[:4] == b"\x28\xb5\x2f\xfd":
+        import pyarrow as pa
+
+        return pa.input_stream(str(file), compression="zstd")
+    openers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+    opener: Any = next((opener for start, opener in openers.items() if mark.startswith(start)), open)
+    return opener(file, "rb")

@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
-from kilowait.traces.gpu.csv import CsvRows, read_rows
+from kilowait.traces.gpu.csv import CsvRows, first_line, read_rows
 from kilowait.traces.gpu.detect import node_list
 from kilowait.traces.gpu.pai import PAI_TABLES
 from kilowait.traces.gpu.resource_columns import MB_PER_MIB
@@ -55,7 +55,7 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
 
 def _kinds(text: str, report: CleaningReport) -> list[_Kind]:
     """Cores, memory, GPUs and GPU type of each node, in the order of the file."""
-    origin = node_list([line for line in text[:65536].splitlines() if line.strip()])
+    origin = node_list([first_line(text)])
     if origin is None:
         raise TraceError("it is not a supported node list: openb's, PAI's or node_info_df.csv")
     rows = read_rows(text, report, PAI_TABLES["machine"].split(",") if origin == "pai" else None)

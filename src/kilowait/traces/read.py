@@ -10,10 +10,10 @@ from typing import Any
 from kilowait.errors import TableError, TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces import slurm, swf, tables
-from kilowait.traces.clean import NeverRan, build_table
-from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.clean import NeverRan, RawColumns, build_table
+from kilowait.traces.cleaning_report import CleaningReport, Detected
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
-from kilowait.traces.detect import FORMATS, find_format
+from kilowait.traces.detect import FORMATS, detect_format
 from kilowait.traces.gpu import GPU_READERS, TracePart
 from kilowait.traces.multi_file import folder_parts
 
@@ -27,6 +27,7 @@ def read_trace(
     columns: Mapping[str, Any] | None = None,
     strict: bool = False,
     never_ran: NeverRan = "drop",
+    unpack_limit: int | None = None,
 ) -> JobTable:
     """Read a job log; the format is detected from the content (`format` forces one of `FORMATS`).
 
@@ -37,6 +38,7 @@ def read_trace(
     wait. `strict` makes every dropped or corrected row an error. `never_ran="keep"` keeps jobs that were cancelled
     while waiting, with run time 0 and `cancel_s`. The result is sorted by (submit_s, job_id), times are relative to
     the log's origin, and ``jobs.meta["ledger"]`` is the cleaning report: dropped and corrected rows with reasons.
+    `unpack_limit` is the largest size of a decompressed file in bytes, by default a quarter of the machine's memory.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.csv"
@@ -45,7 +47,9 @@ def read_trace(
     >>> jobs["runtime_s"].tolist(), jobs.meta["ledger"]["rows_read"]
     ([60.0, 30.0], 2)
     """
-    return read_trace_with_report(path, format=format, columns=columns, strict=strict, never_ran=never_ran)[0]
+    return read_trace_with_report(
+        path, format=format, columns=columns, strict=strict, never_ran=never_ran, unpack_limit=unpack_limit
+    )[0]
 
 
 def read_trace_with_report(
@@ -55,18 +59,21 @@ def read_trace_with_report(
     columns: Mapping[str, Any] | None = None,
     strict: bool = False,
     never_ran: NeverRan = "drop",
+    unpack_limit: int | None = None,
 ) -> tuple[JobTable, CleaningReport]:
     """Like `read_trace`, with the cleaning report as an object."""
+    if unpack_limit is not None and unpack_limit < 1:
+        raise TraceError(f"unpack_limit is {unpack_limit}; give a number of bytes, at least 1")
     if format is not None and format not in FORMATS:
         raise UnknownNameError("trace format", format, FORMATS)
     path = Path(path)
     report = CleaningReport()
     try:
         if path.is_dir():
-            jobs = _read_folder(path, format, columns, never_ran, report)
+            jobs = _read_folder(path, format, columns, never_ran, unpack_limit, report)
         else:
-            data = unpack(file_bytes(path), str(path), report)
-            jobs = _parsed(data, format, columns, never_ran, path, report)
+            data = unpack(file_bytes(path), str(path), report, unpack_limit)
+            jobs = _parsed(data, format, columns, never_ran, path, unpack_limit, report)
     except (TraceError, UnknownNameError) as problem:
         if str(path) in str(problem) or isinstance(problem, UnknownNameError):
             raise
@@ -84,51 +91,64 @@ def _parsed(
     columns: Mapping[str, Any] | None,
     never_ran: NeverRan,
     path: Path,
+    unpack_limit: int | None,
     report: CleaningReport,
 ) -> JobTable:
+    detected = Detected(format, "it was given") if format is not None else None
     if data.startswith(b"PAR1") and format in (None, "parquet"):
-        kilowait_jobs = None if columns else tables.own_parquet(data, report)
+        report.decide(detected or Detected("parquet", "it starts with PAR1"))
+        kilowait_jobs = None if columns else tables.own_parquet(data, report, unpack_limit)
         if kilowait_jobs is not None:
             return kilowait_jobs
-        draft, meta = tables.read_parquet(data, columns, report)
-        detected_format = "parquet"
+        draft, meta = tables.read_parquet(data, columns, report, unpack_limit)
     else:
         data = as_utf8(data, report)
-        detected_format = format or ("csv" if columns else find_format(data))
-        if detected_format == "parquet":
+        if detected is None:
+            detected = Detected("csv", "columns were mapped") if columns else detect_format(data)
+        report.decide(detected)
+        if detected.format == "parquet":
             raise TraceError("this is not a Parquet file (it does not start with PAR1)")
         refuse_binary(data)
-        if columns and detected_format != "csv":
+        if columns and detected.format != "csv":
             raise TraceError(
-                f"a column map is for csv and parquet, but this is read as {detected_format}; omit columns"
+                f"a column map is for csv and parquet, but this is read as {detected.format}; omit columns"
             )
-        if detected_format == "swf":
-            draft, meta = swf.read_swf(data, report)
-        else:
-            text = as_text(data, report)
-            if detected_format in GPU_READERS:
-                draft, meta = GPU_READERS[detected_format]([TracePart(path.name, text)], report)
-            elif detected_format == "sacct":
-                draft, meta = slurm.read_sacct(text, report)
-            elif detected_format == "events":
-                draft, meta = slurm.read_events(text, report)
-            else:
-                draft, meta = tables.read_csv(text, columns, report)
-    meta = {"format": meta.pop("format", detected_format), "source": path.name, **meta}
+        draft, meta = _columns(data, detected.format, columns, path, report)
+    meta = {"format": meta.pop("format", report.format), "source": path.name, **meta}
     return build_table(draft, report, never_ran=never_ran, source=str(path), meta=meta)
 
 
+def _columns(
+    data: bytes, format: str, columns: Mapping[str, Any] | None, path: Path, report: CleaningReport
+) -> tuple[RawColumns, dict[str, Any]]:
+    if format == "swf":
+        return swf.read_swf(data, report)
+    text = as_text(data, report)
+    if format in GPU_READERS:
+        return GPU_READERS[format]([TracePart(path.name, text)], report)
+    if format == "sacct":
+        return slurm.read_sacct(text, report)
+    if format == "events":
+        return slurm.read_events(text, report)
+    return tables.read_csv(text, columns, report)
+
+
 def _read_folder(
-    path: Path, format: str | None, columns: Mapping[str, Any] | None, never_ran: NeverRan, report: CleaningReport
+    path: Path,
+    format: str | None,
+    columns: Mapping[str, Any] | None,
+    never_ran: NeverRan,
+    unpack_limit: int | None,
+    report: CleaningReport,
 ) -> JobTable:
     if columns:
         raise TraceError(f"{path} is a directory, but a column map is for one file; name the file")
-    detected_format, parts = folder_parts(path, format, report)
-    draft, meta = GPU_READERS[detected_format](parts, report)
+    parts = folder_parts(path, format, report, unpack_limit)
+    draft, meta = GPU_READERS[report.format](parts, report)
     return build_table(
         draft,
         report,
         never_ran=never_ran,
         source=str(path),
-        meta={"format": detected_format, "source": path.name, **meta},
+        meta={"format": report.format, "source": path.name, **meta},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.csv_text import csv_cell
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.files import atomic_file
 from kilowait.jobs import JobTable
@@ -180,7 +180,7 @@ def _swf(jobs: JobTable, cluster: Cluster | None) -> str:
         nodes,
         jobs["estimate_s"],
         memory,
-        np.where(unrun, 5, jobs.column("status")),
+        np.where(unrun & (jobs.column("status") == -1), 5, jobs.column("status")),
         *(jobs.column(name) for name in ("user", "account", "name", "queue")),
         unknown,
         jobs.column("after_id"),
@@ -205,23 +205,25 @@ def _header_lines(jobs: JobTable) -> Iterable[tuple[str, str]]:
 
 
 def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
-    """CSV with kilowait's column names; an empty cell is unknown."""
+    """CSV with kilowait's column names; an empty cell is unknown, and names cannot be formulas (`csv_text`)."""
     columns: list[list[str]] = []
     for name in jobs.columns:
         values = jobs[name]
         if name in jobs.labels:
-            labels = jobs.labels[name]
+            labels = [csv_cell(label) for label in jobs.labels[name]]
             columns.append([labels[code] if code >= 0 else "" for code in values.tolist()])
         elif values.dtype.kind == "f":
-            columns.append([_format_number(v) if np.isfinite(v) else "" for v in values.tolist()])
+            infinite = "inf" if name == "checkpoint_s" else ""  # Other infinite values mean unknown.
+            columns.append(
+                [_format_number(v) if np.isfinite(v) else infinite if v > 0 else "" for v in values.tolist()]
+            )
         else:
             optional = name in LABEL_COLUMNS or name in ("status", "after_id")
             columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(jobs.columns)
-    writer.writerows(zip(*columns, strict=True))
-    return text.getvalue()
+    text = "\n".join([",".join(jobs.columns), *map(",".join, zip(*columns, strict=True)), ""])
+    if "\x00" in text:
+        raise TraceError("a name contains the character NUL, which CSV files cannot hold; write Parquet")
+    return text
 
 
 def _parquet(jobs: JobTable) -> bytes:

@@ -12,7 +12,7 @@ from kilowait.errors import KilowaitError, TraceError
 from kilowait.jobs import JobTable
 from kilowait.traces import FORMATS, read_trace, write_trace
 from kilowait.traces.gpu import GPU_FORMATS, GPU_READERS
-from kilowait.traces.read import find_format
+from kilowait.traces.detect import detect_format
 from tests.traces.gpu import sample_files
 
 from .conftest import Read
@@ -20,8 +20,8 @@ from .conftest import Read
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
 def test_formats_are_detected_by_content(name: str) -> None:
-    assert find_format(sample_files.SAMPLES[name].encode()) == sample_files.FORMAT_OF[name]
-    assert find_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()) == sample_files.FORMAT_OF[name]
+    assert detect_format(sample_files.SAMPLES[name].encode()).format == sample_files.FORMAT_OF[name]
+    assert detect_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()).format == sample_files.FORMAT_OF[name]
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)

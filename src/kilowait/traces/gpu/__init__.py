@@ -8,16 +8,26 @@ from typing import Any
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.csv import TracePart
-from kilowait.traces.gpu.detect import gpu_format, node_list
+from kilowait.traces.gpu.detect import header_formats, job_events, json_formats, node_list, task_events
 from kilowait.traces.gpu.google import read_google2011, read_google2019
 from kilowait.traces.gpu.helios import read_helios
 from kilowait.traces.gpu.openb import read_openb
-from kilowait.traces.gpu.pai import read_pai
+from kilowait.traces.gpu.pai import pai_table, read_pai
 from kilowait.traces.gpu.philly import read_philly
 from kilowait.traces.gpu.spot import read_spot
 from kilowait.traces.gpu.supercloud import read_supercloud
 
-__all__ = ["GPU_FORMATS", "GPU_READERS", "TracePart", "gpu_format", "node_list"]
+__all__ = [
+    "GPU_FORMATS",
+    "GPU_READERS",
+    "TracePart",
+    "header_formats",
+    "job_events",
+    "json_formats",
+    "node_list",
+    "pai_table",
+    "task_events",
+]
 
 GPU_FORMATS: dict[str, str] = {
     "openb": "Alibaba 2023, pod lists of the GPU-sharing cluster",

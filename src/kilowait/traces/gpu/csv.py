@@ -135,12 +135,13 @@ def report_rows(
 
 
 def first_line(text: str) -> str:
-    """The first line that is neither blank nor a comment, "" if there is none near the top.
+    """The first line that is neither blank nor a comment, "" if there is none.
 
     >>> first_line("# a note\\n\\n1,2\\r\\n3,4\\r\\n")
     '1,2'
     """
-    return next((line for line in re.split(r"[\r\n]+", text[:65536]) if line.strip() and line[:1] != "#"), "")
+    lines = (match.group() for match in re.finditer(r"[^\r\n]+", text))
+    return next((line for line in lines if line.strip() and line[:1] != "#"), "")
 
 
 def one_part(parts: Sequence[TracePart], what: str) -> TracePart:

@@ -84,7 +84,10 @@ def sacct_delimiter(line: str) -> str | None:
 def sacct_records(text: str, report: CleaningReport) -> tuple[list[str], list[list[str]], list[int]]:
     """Column names in lower case, the records in that order, and the first line of each record."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)
+    written = [i for i, line in enumerate(lines) if line.strip() and line[0] not in "#;"]
+    top = next((i for i in written[:50] if sacct_delimiter(lines[i]) is not None), None)
+    if top is None:  # It may be commented out.
+        top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)
     if top is None:
         raise TraceError(
             "no sacct header in the first 50 lines; dump with: sacct -P --format=JobID,Submit,Start,End,..."

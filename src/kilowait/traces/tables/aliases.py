@@ -11,6 +11,7 @@ from kilowait.traces.cell_parser import split_line
 __all__ = [
     "ALIASES",
     "DELIMITERS",
+    "KNOWN",
     "SLURM_CODES",
     "STATUS_WORDS",
     "MAPPABLE_COLUMNS",
@@ -65,18 +66,19 @@ def normalized_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+KNOWN = frozenset(normalized_name(name) for name in MAPPABLE_COLUMNS).union(*ALIASES.values())
+"""Known names and aliases of columns, normalized."""
+
+
 def csv_delimiter(line: str) -> str | None:
     """The delimiter of a header line with known job columns, else None.
 
     >>> csv_delimiter("job_id;submit_time;run_time;nodes"), csv_delimiter("to be, or not")
     (';', None)
     """
-    known = {normalized_name(name) for name in MAPPABLE_COLUMNS} | {
-        alias for names in ALIASES.values() for alias in names
-    }
-    best = max(DELIMITERS, key=lambda mark: sum(normalized_name(name) in known for name in split_line(line, mark)))
-    found = sum(normalized_name(name) in known for name in split_line(line, best))
-    return best if found >= 2 else None
+    counts = {mark: sum(normalized_name(name) in KNOWN for name in split_line(line, mark)) for mark in DELIMITERS}
+    best = max(DELIMITERS, key=lambda mark: counts[mark])
+    return best if counts[best] >= 2 else None
 
 
 def is_table(lines: list[str]) -> bool:

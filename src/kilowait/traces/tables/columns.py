@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
-from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces.cell_parser import coded, number, numbers, seconds, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
@@ -23,12 +23,15 @@ from kilowait.traces.tables.aliases import (
     normalized_name,
     table_origin,
 )
+from kilowait.traces.tables.header import is_own_table
 
 __all__ = ["raw_columns_of", "column_source"]
 
 Floats = npt.NDArray[np.float64]
-_NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
-_NUMBERS += ("cpu_milli", "gpu_milli", "gpus_may_span_nodes", "priority", "checkpoint_s", "checkpoint_load_s")
+_TIMES = ("submit_s", "start_s", "end_s", "begin_s", "cancel_s", "hold_until_s")
+_SPANS = ("runtime_s", "estimate_s", "planned_s", "limit_s", "overrun_planned_s", "wait_s", "think_s")
+_NUMBERS = tuple(name for name in COLUMNS if name not in (*_TIMES, *_SPANS, *LABEL_COLUMNS, "status"))
+_INFINITE = ("inf", "Infinity")
 UNIX_S = 5e8
 """Times beyond this are Unix time: logs are shorter than sixteen years."""
 
@@ -95,15 +98,15 @@ def raw_columns_of(
             "columns={'submit_s': 'name of the column', 'runtime_s': ..., 'nodes': ...}"
         )
     kind = table_origin(cells)
-    own = kind == "csv" and {"submit_s", "runtime_s", "estimate_s"} <= set(cells)
+    own = kind == "csv" and is_own_table(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
         report.add("note", f"columns read as {used}; spans in seconds")
-    draft = RawColumns(line, {})
-    for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
+    draft = RawColumns(line, {}, whole_bytes=not own)
+    for target in _TIMES:
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, report)
-    for target in ("runtime_s", "estimate_s", "planned_s", "limit_s", "overrun_planned_s", "wait_s", "think_s"):
+    for target in _SPANS:
         if target in found:
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)
@@ -112,12 +115,15 @@ def raw_columns_of(
     for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
             values = numbers(cells[name]) * factor
+            if target == "checkpoint_s":  # No checkpoints.
+                values[[text in _INFINITE for text in cells[name]]] = np.inf
             earlier = draft.numbers.get(target)
             draft.numbers[target] = values if earlier is None else np.where(earlier > 0, earlier, values)
     for target in LABEL_COLUMNS:
         if target in found:
             blank = frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
-            draft.words[target] = coded([re.sub(r"^(\d+)\.0$", r"\1", t) for t in cells[found[target][0][0]]], blank)
+            texts = cells[found[target][0][0]]
+            draft.words[target] = coded(texts if own else [re.sub(r"^(\d+)\.0$", r"\1", t) for t in texts], blank)
     if "status" in found:
         draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own)
     first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
@@ -188,7 +194,7 @@ def _times(
     values = np.array([unix_s(text) for text in texts]) if dated.any() else numbers(texts)
     known = ~np.isnan(values)
     if target == "cancel_s":
-        values[[text in ("inf", "Infinity") for text in texts]] = np.inf
+        values[[text in _INFINITE for text in texts]] = np.inf
     mostly = bool((dated & known).sum() * 2 >= known.sum()) if dated.any() else False
     stray = known & (dated != mostly)
     if stray.any():

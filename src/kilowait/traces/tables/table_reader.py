@@ -2,53 +2,113 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from kilowait.compression import default_limit, size_text
+from kilowait.csv_text import unguarded
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
+from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.traces.cell_parser import split_line
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.tables.aliases import DELIMITERS, csv_delimiter
+from kilowait.traces.tables.aliases import DELIMITERS
 from kilowait.traces.tables.columns import column_source, raw_columns_of
+from kilowait.traces.tables.header import find_header, is_own_table, mapped_header, split_header
 
 __all__ = ["own_parquet", "read_csv", "read_parquet"]
+
+_LEAST_CELL = 4
+"""Bytes of a cell in memory at least: run-length encoding stores a million equal cells in a few bytes."""
 
 
 def read_csv(text: str, columns: Mapping[str, Any] | None, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
-    lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
-    top, delimiter = _header(lines, columns)
-    names = [name.strip().lstrip("#").strip() for name in split_line(lines[top].lstrip(), delimiter)]
-    names = [name.strip('"') for name in names]
-    rows: list[list[str]] = []
-    at: list[int] = []
-    place = top + 1
-    while place < len(lines):
-        line, first = lines[place], place + 1
-        place += 1
-        if not line.strip() or line.startswith("#") or line == lines[top]:
-            continue
-        report.rows_read += 1
-        if line.count('"') % 2 and delimiter != "|":
-            line, place = _requoted(lines, place, delimiter, len(names))
-        fields = split_line(line, delimiter)
-        if len(fields) == len(names) + 1 and not fields[-1].strip():
-            fields.pop()
-        if len(fields) != len(names):
-            report.add("dropped", f"number of fields differs from the {len(names)} columns", 1, first)
-            continue
-        rows.append(fields)
-        at.append(first)
+    lines = text.split("\n") if "\n" in text else text.split("\r")
+    top, delimiter = _header([line.rstrip("\r") for line in lines], columns)
+    names = split_header(lines[top].rstrip("\r"), delimiter)
+    own = is_own_table(names)
+    rows = _well_formed_rows(lines, top, names, report) if own and delimiter == "," else None
+    rows, at = rows if rows is not None else _rows(lines, top, delimiter, len(names), report)
     if not report.rows_read:
         raise TraceError("there is a header, but no rows")
     cells: dict[str, list[str]] = {}
     for index, name in enumerate(names):  # Of columns with the same name the first is used.
-        cells.setdefault(name, [row[index].strip() for row in rows])
+        if name not in cells:
+            text_of = _UnguardedCells() if own and name in LABEL_COLUMNS else None
+            column = (row[index] for row in rows)
+            cells[name] = (
+                [text_of[cell] for cell in column] if text_of is not None else [cell.strip() for cell in column]
+            )
     return raw_columns_of(cells, np.array(at, np.int64), columns, report)
+
+
+class _UnguardedCells(dict[str, str]):
+    """Texts by cell, computed once per distinct cell."""
+
+    def __missing__(self, cell: str) -> str:
+        self[cell] = unguarded(cell)
+        return self[cell]
+
+
+def _rows(
+    lines: list[str], top: int, delimiter: str, width: int, report: CleaningReport
+) -> tuple[list[list[str]], list[int]]:
+    """Fields and first line of each row after the header; rows with another number of fields are dropped."""
+    rows: list[list[str]] = []
+    at: list[int] = []
+    place = top + 1
+    header = lines[top].rstrip("\r")
+    while place < len(lines):
+        line, first = lines[place].rstrip("\r"), place + 1
+        place += 1
+        if not line.strip() or line.startswith("#") or line == header:
+            continue
+        report.rows_read += 1
+        if line.count('"') % 2 and delimiter != "|":
+            line, place = _requoted(lines, place, delimiter, width)
+        fields = split_line(line, delimiter)
+        if len(fields) == width + 1 and not fields[-1].strip():
+            fields.pop()
+        if len(fields) != width:
+            report.add("dropped", f"number of fields differs from the {width} columns", 1, first)
+            continue
+        rows.append(fields)
+        at.append(first)
+    return rows, at
+
+
+def _well_formed_rows(
+    lines: list[str], top: int, names: list[str], report: CleaningReport
+) -> tuple[list[list[str]], list[int]] | None:
+    """Fields and first line of each row of a table of kilowait whose quotes are all sound; None if some are not.
+
+    Here a text may contain line breaks, even lines that look like rows. A line break in a number is a sign of damage.
+    """
+    numeric = [index for index, name in enumerate(names) if name not in LABEL_COLUMNS]
+    reader = csv.reader(map("{}\n".format, lines[top + 1 :]), strict=True)
+    rows: list[list[str]] = []
+    at: list[int] = []
+    first = top + 2
+    try:
+        for row in reader:
+            begin, first = first, top + 2 + reader.line_num
+            if not row or row == names or row[0].startswith("#") or (len(row) == 1 and not row[0].strip()):
+                continue
+            if len(row) != len(names):
+                return None
+            if first - begin > 1 and any("\n" in row[index] for index in numeric):
+                return None
+            rows.append(row)
+            at.append(begin)
+    except csv.Error:
+        return None
+    report.rows_read += len(rows)
+    return rows, at
 
 
 def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple[str, int]:
@@ -56,45 +116,36 @@ def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple
 
     A stray quote must not swallow the following rows: a line that is a complete row ends the search.
     """
-    joined = lines[place - 1]
+    joined = lines[place - 1].rstrip("\r")
     for end in range(place, min(place + 50, len(lines))):
-        if lines[end].count('"') % 2 == 0 and len(split_line(lines[end], delimiter)) == width:
+        line = lines[end].rstrip("\r")
+        if line.count('"') % 2 == 0 and len(split_line(line, delimiter)) == width:
             break
-        joined = f"{joined}\n{lines[end]}"
+        joined = f"{joined}\n{line}"
         if joined.count('"') % 2 == 0:
             if len(split_line(joined, delimiter)) == width:
                 return joined, end + 1
             break
-    return lines[place - 1], place
+    return lines[place - 1].rstrip("\r"), place
 
 
 def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, str]:
-    """Line and delimiter of the header: the first line with column names, possibly commented out."""
+    """Line and delimiter of the header; if no line has known names, the first line that is no comment."""
     wanted = {column_source(value)[0] for value in columns.values()} if columns else set()
-    first: int | None = None
-    for index, line in enumerate(lines[:100]):
-        if not line.strip():
-            continue
-        if wanted:
-            for mark in DELIMITERS:
-                if wanted <= {name.strip().strip('"') for name in split_line(line.lstrip("# "), mark)}:
-                    return index, mark
-        else:
-            mark_found = csv_delimiter(line.lstrip("# "))
-            if mark_found is not None:
-                return index, mark_found
-        if first is None and not line.startswith("#"):
-            first = index
+    found = mapped_header(lines, wanted) if wanted else find_header(lines)
+    if found is not None:
+        return found
+    first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), None)
     if first is None:
         raise TraceError("there are no lines of jobs, only comments or blank lines")
     return first, max(DELIMITERS, key=lambda mark: len(split_line(lines[first], mark)))
 
 
-def own_parquet(data: bytes, report: CleaningReport) -> JobTable | None:
+def own_parquet(data: bytes, report: CleaningReport, unpack_limit: int | None = None) -> JobTable | None:
     """The table written by `JobTable.to_parquet`, bit-identical; None for any other Parquet file."""
     import pyarrow as pa
 
-    table = _arrow(data)
+    table = _arrow(data, unpack_limit)
     if b"kilowait" not in (table.schema.metadata or {}):
         return None
     try:
@@ -106,13 +157,13 @@ def own_parquet(data: bytes, report: CleaningReport) -> JobTable | None:
 
 
 def read_parquet(
-    data: bytes, columns: Mapping[str, Any] | None, report: CleaningReport
+    data: bytes, columns: Mapping[str, Any] | None, report: CleaningReport, unpack_limit: int | None = None
 ) -> tuple[RawColumns, dict[str, Any]]:
     """Read the rows of a Parquet file; dates and times become Unix seconds."""
     import pyarrow as pa
     import pyarrow.types as pt
 
-    table = _arrow(data)
+    table = _arrow(data, unpack_limit)
     cells: dict[str, list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
@@ -132,12 +183,26 @@ def read_parquet(
     return raw_columns_of(cells, np.arange(1, table.num_rows + 1), columns, report)
 
 
-def _arrow(data: bytes) -> Any:
+def _arrow(data: bytes, unpack_limit: int | None) -> Any:
+    """The table in a Parquet file, if its own figures say that it fits into the limit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    limit = default_limit() if unpack_limit is None else unpack_limit
     try:
-        return pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        meta = file.metadata
+        size = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups))
+        size = max(size, _LEAST_CELL * meta.num_rows * meta.num_columns)
+        if size > limit:
+            raise TraceError(
+                f"this Parquet file ({len(data):,} bytes, {meta.num_rows:,} rows) decompresses to {size:,} bytes, more "
+                f"than the limit of {size_text(limit)} ({limit:,} bytes); if the file is right, raise the limit with "
+                "unpack_limit= (--unpack-limit)"
+            )
+        return file.read()
     except (pa.ArrowException, OSError, ValueError) as problem:
+        if isinstance(problem, TraceError):
+            raise
         reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise TraceError(f"this Parquet file is damaged or cut short: {reason}; get the file again") from None
