@@ -9,7 +9,7 @@ from typing import Any
 
 from kilowait.errors import TableError, TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.traces import slurm, swf, tables
+from kilowait.traces import slurm, swf, swf_lines, tables
 from kilowait.traces.clean import NeverRan, build_table
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
@@ -65,8 +65,8 @@ def read_trace_with_report(
         if path.is_dir():
             jobs = _read_folder(path, format, columns, never_ran, report)
         else:
-            data = unpack(file_bytes(path), str(path), report)
-            jobs = _parsed(data, format, columns, never_ran, path, report)
+            # No variable of this function holds the bytes: `_parsed` frees them before it builds the table.
+            jobs = _parsed(unpack(file_bytes(path), str(path), report), format, columns, never_ran, path, report)
     except (TraceError, UnknownNameError) as problem:
         if str(path) in str(problem) or isinstance(problem, UnknownNameError):
             raise
@@ -103,9 +103,13 @@ def _parsed(
                 f"a column map is for csv and parquet, but this is read as {detected_format}; omit columns"
             )
         if detected_format == "swf":
-            draft, meta = swf.read_swf(data, report)
+            rows = swf_lines.parse_lines(data, report)
+            del data
+            draft, meta = swf.read_swf(rows, report)
+            del rows
         else:
             text = as_text(data, report)
+            del data
             if detected_format in GPU_READERS:
                 draft, meta = GPU_READERS[detected_format]([TracePart(path.name, text)], report)
             elif detected_format == "sacct":
@@ -114,6 +118,7 @@ def _parsed(
                 draft, meta = slurm.read_events(text, report)
             else:
                 draft, meta = tables.read_csv(text, columns, report)
+            del text
     meta = {"format": meta.pop("format", detected_format), "source": path.name, **meta}
     return build_table(draft, report, never_ran=never_ran, source=str(path), meta=meta)
 
