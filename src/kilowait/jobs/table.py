@@ -117,6 +117,13 @@ class JobTable:
             span = f", {float(submit.max() - submit.min()) / 86400:.1f} days"
         return f"JobTable({len(self):,} jobs{span}; {', '.join(self._columns)})"
 
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """For pickle and `copy.deepcopy`, whose arrays can be written to."""
+        for name, value in state[1].items():
+            setattr(self, name, value)
+        for column in self._columns.values():
+            column.flags.writeable = False
+
     # -- derived tables --------------------------------------------------------------------------
 
     def with_columns(self, **columns: npt.ArrayLike | None) -> JobTable:
