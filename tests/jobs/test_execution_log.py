@@ -83,6 +83,19 @@ def test_unknown_record_column_is_an_error():
         log().jobs()["wait"]
 
 
+def test_a_column_name_is_in_the_records():
+    records = log().jobs()
+    assert all(name in records for name in records.columns)
+    assert "wait" not in records
+    assert 10 not in records  # a job_id; the columns are like those of a JobTable
+    assert ("job_id" in records) == ("job_id" in records.to_pandas())
+
+
+def test_records_have_no_rows_by_number():
+    with pytest.raises(TypeError, match=r"records\[0\] is no column; write records\['wait_s'\]\[0\]"):
+        log().jobs()[0]
+
+
 def test_repr_shows_policy_and_settings():
     assert repr(log()) == "ExecutionLog(3 segments of 4 jobs; policy=fcfs, backfill=easy)"
 

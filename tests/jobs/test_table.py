@@ -207,6 +207,7 @@ def test_tables_can_be_pickled(again):
     assert all((other[name] == jobs[name]).all() for name in jobs.columns)
     assert other.labels == jobs.labels
     assert other.order.tolist() == jobs.order.tolist()
+    assert not any(other[name].flags.writeable for name in other.columns)
 
 
 # -- what is refused ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace_with_report
+from kilowait.traces import CleaningReport, read_trace_with_report, swf_lines
 
 
 def line(
@@ -287,3 +287,36 @@ def test_forced_format_error_names_the_field_count(tmp_path: Path) -> None:
 def test_log_without_usable_jobs(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no job in .* can be used: dropped 1: never ran"):
         read(tmp_path, line(run=-1))
+
+
+@pytest.mark.parametrize("size", [1, 60, 300, 1000])
+def test_the_result_does_not_depend_on_the_parts_in_which_the_text_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    lines = [
+        *("1 2 3" for _ in range(9)),  # first part: mostly lines of another width
+        "MaxProcs: 64",
+        *(line(job=number, submit=7 * number, run=number + 0.5 * (number > 30)) for number in range(1, 40)),
+        line(job=41, submit="x"),
+        line(job=2**40, submit=3e9, user=2**33),
+        "; Queue: 1 normal",
+        line(job=43, run=-1, status=5) + " 9",
+        line(job=44, submit="-0", run="nan"),
+    ]
+    whole, report = read(tmp_path, *lines)
+    monkeypatch.setattr(swf_lines, "PARSED_BYTES", size)
+    parts, report_of_parts = read(tmp_path, *lines)
+    assert report_of_parts.lines() == report.lines()
+    assert (parts.columns, parts.labels, parts.meta) == (whole.columns, whole.labels, whole.meta)
+    for name in whole.columns:
+        assert parts[name].dtype == whole[name].dtype
+        assert parts[name].tobytes() == whole[name].tobytes()
+
+
+def test_the_first_line_of_a_reason_is_that_of_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swf_lines, "PARSED_BYTES", 100)
+    many = " ".join(["1"] * 150)
+    more = " ".join(["1"] * 120)
+    _, report = read(tmp_path, line(), line(job=2), many, line(job=3, wait="?"), more, line(job=4, wait="?"))
+    assert entry(report, "a hundred fields") == ("dropped", 2, 3)
+    assert entry(report, "not a number") == ("corrected", 2, 4)

@@ -61,8 +61,8 @@ class SingleEnv(gym.Env[Observation, np.int64]):
         return {name: array[0].copy() for name, array in observation.items()}, info
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Take one action."""
-        batch, reward, terminated, truncated, infos = self._vector.step(np.array([action], np.int64))
+        """Take one action: an integer; a float, even a whole one, or a bool is refused."""
+        batch, reward, terminated, truncated, infos = self._vector.step([action])
         info: dict[str, Any] = {name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")}
         if terminated[0] or truncated[0]:
             episode = infos["episode"]

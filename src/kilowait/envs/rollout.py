@@ -13,6 +13,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
+from kilowait.envs.action_checks import checked_actions
 from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings, Observation, external_policy
 from kilowait.envs.custom_functions import CustomFunctions, Feature, check_features
 from kilowait.envs.kernels.batch_env_step import DISABLED, START_PREPARED
@@ -122,5 +123,5 @@ def run_policy(
     )
     while not buffers.over[0]:
         observation = custom.add_features(env_simulator.observed(copy=False))
-        env_simulator.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]
+        env_simulator.step(checked_actions(decide(observation), 1, buffers.mask.shape[1]))  # type: ignore[operator]
     return simulator.log()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -18,10 +18,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
+from kilowait.envs.action_checks import checked_actions
 from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings
 from kilowait.envs.batched_sim_base import DISABLED, NEXT_STEP, SAME_STEP, BatchedSimulatorBase, Observation
 from kilowait.envs.custom_functions import CustomFunctions, Feature, check_features
 from kilowait.envs.observation_spec import ObservationSpec, preference_summary
+from kilowait.envs.pickled_env import pickled_state, restore_pickled_state
 from kilowait.envs.preferences import EpisodePreferences, Preferences
 from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights
 from kilowait.errors import InputError
@@ -53,6 +55,14 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
     term_names: tuple[str, ...] = ()
     """Names of the built-in reward terms."""
     reward: Reward
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    """Positional and named arguments of the constructor, by which the environment is pickled."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Keep the arguments; subclasses have constructors of their own."""
+        env = super().__new__(cls)
+        env.arguments = (arguments, named)
+        return env
 
     def __init__(
         self,
@@ -154,6 +164,11 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self._ranges, self._range_weights = np.array(ranges), list(weights)
         self._draw_windows(np.ones(self.num_envs, np.bool_))
 
+    @property
+    def episode_ranges(self) -> tuple[npt.NDArray[np.int64], list[float] | None]:
+        """Ranges of the log that windows are sampled from (first row, last + 1), and their weights; None: one range."""
+        return self._ranges, self._range_weights
+
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
@@ -213,22 +228,13 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     def step(self, actions: npt.NDArray[np.int64]) -> StepResult:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
-        checked_actions = np.ascontiguousarray(actions, np.int64)
-        if (
-            checked_actions.shape != (self.num_envs,)
-            or checked_actions.min() < 0
-            or checked_actions.max() >= self.observation_spec.actions
-        ):
-            raise InputError(
-                f"actions {checked_actions}; give {self.num_envs} whole numbers from 0 to "
-                f"{self.observation_spec.actions - 1}"
-            )
+        whole_actions = checked_actions(actions, self.num_envs, self.observation_spec.actions)
         buffers = self.simulator.buffers
         if self.autoreset_mode is AutoresetMode.DISABLED and buffers.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
         resets_at_once = self.autoreset_mode is AutoresetMode.SAME_STEP
         before = None if self.episode_preferences is None and self.custom is None else buffers.over.copy()
-        self.simulator.step(checked_actions)
+        self.simulator.step(whole_actions)
         terms = buffers.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
         reward = buffers.reward.copy()
@@ -306,6 +312,17 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self.simulator.restore({name: array for name, array in saved.items() if name != "random"})
         self._random.bit_generator.state = ast.literal_eval(saved["random"].tobytes().decode())
         return self._observe(self.copy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and `copy.deepcopy`: an unpickled environment continues in the middle of the episode.
+
+        Custom reward terms and features must be functions of a module, not lambdas, as pickle needs it; files named in
+        the arguments are read again.
+        """
+        return pickled_state(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore_pickled_state(self, state)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""

@@ -221,7 +221,12 @@ class JobRecords:
     `start_s` is the first start, `end_s` the last end. The `wait_s` of a preempted job includes all time
     in which it did not run.
 
-    ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` convert all columns.
+    ``records["wait_s"]`` is a numpy array, and ``"wait_s" in records`` is true for the name of a column, as in a
+    `JobTable`; `to_pandas`, `to_arrow` and `to_parquet` convert all columns.
+
+    >>> records = JobRecords({"job_id": np.array([1, 2]), "wait_s": np.array([0.0, 5.0])})
+    >>> "wait_s" in records, "power_w" in records, len(records)
+    (True, False, 2)
     """
 
     __slots__ = ("_columns",)
@@ -237,7 +242,12 @@ class JobRecords:
         """Names of the columns."""
         return tuple(self._columns)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
     def __getitem__(self, name: str) -> ColumnArray:
+        if not isinstance(name, str):  # so that nobody takes these columns for rows
+            raise TypeError(f"records[{name!r}] is no column; write records['wait_s'][{name!r}] for a job's value")
         try:
             return self._columns[name]
         except KeyError:

@@ -39,7 +39,16 @@ class JobTable:
         meta: Mapping[str, Any] | None = None,
         **columns: npt.ArrayLike | None,
     ) -> None:
-        given = {name: values for name, values in columns.items() if values is not None}
+        self._fill({name: values for name, values in columns.items() if values is not None}, labels, meta, copy=True)
+
+    def _fill(
+        self,
+        given: dict[str, npt.ArrayLike],
+        labels: Mapping[str, tuple[str, ...]] | None,
+        meta: Mapping[str, Any] | None,
+        *,
+        copy: bool,
+    ) -> None:
         for name in given:
             if name not in COLUMNS:
                 raise UnknownNameError("job column", name, COLUMNS)
@@ -48,7 +57,7 @@ class JobTable:
         absent = [name for name in REQUIRED if name not in given]
         if absent:
             raise TableError(f"a job table needs the column(s) {', '.join(absent)}; pass them by name")
-        self._columns = {name: _typed(name, given[name]) for name in COLUMNS if name in given}
+        self._columns = {name: _typed(name, given.pop(name), copy) for name in COLUMNS if name in given}
         self.labels = dict(labels or {})
         self.meta = dict(meta or {})
         _validate(self._columns, self.labels)
@@ -107,6 +116,13 @@ class JobTable:
             submit = self._columns["submit_s"]
             span = f", {float(submit.max() - submit.min()) / 86400:.1f} days"
         return f"JobTable({len(self):,} jobs{span}; {', '.join(self._columns)})"
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """For pickle and `copy.deepcopy`, whose arrays can be written to."""
+        for name, value in state[1].items():
+            setattr(self, name, value)
+        for column in self._columns.values():
+            column.flags.writeable = False
 
     # -- derived tables --------------------------------------------------------------------------
 
@@ -181,7 +197,22 @@ class JobTable:
         return conversion.from_parquet(path)
 
 
-def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
+def table_of_new_arrays(
+    columns: dict[str, npt.ArrayLike], *, labels: Mapping[str, tuple[str, ...]], meta: Mapping[str, Any]
+) -> JobTable:
+    """A table of arrays that nothing else refers to: those of the right type are not copied. Empties the dict.
+
+    >>> table_of_new_arrays(
+    ...     {"job_id": [1], "submit_s": np.array([0.0]), "runtime_s": [9], "nodes": [1]}, labels={}, meta={}
+    ... )["submit_s"]
+    array([0.])
+    """
+    table = JobTable.__new__(JobTable)
+    table._fill(columns, labels, meta, copy=False)
+    return table
+
+
+def _typed(name: str, values: npt.ArrayLike, copy: bool) -> ColumnArray:
     """Convert values to the column's type; an error names the first invalid row."""
     rule = COLUMNS[name]
     array = np.asarray(values)
@@ -202,7 +233,7 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
             row = int(np.argmin(inside))
             kind = np.dtype(rule.dtype)
             raise TableError(f"column {name!r}, row {row}: {array[row].item()} does not fit {kind}")
-    typed: ColumnArray = array.astype(rule.dtype, copy=True)
+    typed: ColumnArray = array.astype(rule.dtype, copy=copy)
     typed.flags.writeable = False
     return typed
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.jobs.table import table_of_new_arrays
 from kilowait.traces.cell_parser import CodedNames
 from kilowait.traces.cleaning_report import CleaningReport
 
@@ -87,6 +88,10 @@ class RawColumns:
         """The column, or all NaN if it is missing."""
         return self.numbers[name] if name in self.numbers else np.full(len(self), np.nan)
 
+    def take(self, name: str) -> Floats:
+        """Like `get`; the column is removed, so that a large log does not exist twice."""
+        return self.numbers.pop(name) if name in self.numbers else np.full(len(self), np.nan)
+
 
 class _RowReport:
     """Adds masks of rows to the cleaning report, counting only rows that are not yet dropped."""
@@ -115,7 +120,7 @@ class _RowReport:
 def build_table(
     draft: RawColumns, report: CleaningReport, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
 ) -> JobTable:
-    """Apply the cleaning rules and build the table, sorted by (submit_s, job_id)."""
+    """Apply the cleaning rules and build the table, sorted by (submit_s, job_id). Uses up the columns of `draft`."""
     if never_ran not in ("drop", "keep"):
         raise UnknownNameError("value of never_ran", str(never_ran), ("drop", "keep"))
     rows_report = _RowReport(draft, report)
@@ -128,6 +133,7 @@ def build_table(
     columns: dict[str, Any] = {"submit_s": submit}
     if never_ran == "keep":
         _keep_unrun(draft, rows_report, submit)
+    del submit
     columns["runtime_s"] = _needed(draft, rows_report, "runtime_s", "run time", least=0)
     columns["nodes"] = _needed(draft, rows_report, "nodes", "number of nodes", least=1, whole=True)
     columns["estimate_s"] = _estimates(draft, rows_report, columns["runtime_s"])
@@ -135,44 +141,53 @@ def build_table(
         values = _optional(draft, rows_report, name)
         if values is not None:
             columns[name] = values
+        del values
     _whole_gpus(columns, rows_report)
     if not rows_report.alive.any():
         reasons = "; ".join(report.lines()[1:4]) or "it has no rows"
         raise TraceError(f"no job in {source} can be used: {reasons}")
 
-    kept_rows = np.flatnonzero(rows_report.alive)
-    columns = {name: values[kept_rows] for name, values in columns.items()}
-    ids = _ids(draft, rows_report, kept_rows)
-    backward = np.zeros(len(draft), np.bool_)
-    backward[kept_rows[1:]] = np.diff(columns["submit_s"]) < 0
-    if backward.any():
-        rows_report.correct("rows not in submit order: sorted", backward)
-    order = np.lexsort((ids, columns["submit_s"]))
-    kept_rows, ids = kept_rows[order], ids[order]
-    columns = {name: values[order] for name, values in columns.items()}
+    kept_rows, ids = _sorted_rows(draft, rows_report, columns["submit_s"])
+    for name, values in columns.items():  # one by one, so that the columns of a large log do not exist twice
+        columns[name] = values[kept_rows].astype(np.int64 if name in _WHOLE else values.dtype, copy=False)
     columns["job_id"] = ids
     columns |= _dependencies(draft, rows_report, kept_rows, ids)
     labels: dict[str, tuple[str, ...]] = {}
-    for name, (codes, names) in draft.words.items():
+    for name in list(draft.words):
+        codes, names = draft.words.pop(name)
         assert name in LABEL_COLUMNS
-        if (codes[kept_rows] >= 0).any():
-            columns[name] = codes[kept_rows]
+        codes = codes[kept_rows]
+        if (codes >= 0).any():
+            columns[name] = codes
             if names is not None:
                 labels[name] = names
-    for name in _WHOLE:
-        if name in columns:
-            columns[name] = columns[name].astype(np.int64)
     report.jobs = len(kept_rows)
-    return JobTable(labels=labels, meta={**meta, "ledger": report.to_dict()}, **columns)
+    return table_of_new_arrays(columns, labels=labels, meta={**meta, "ledger": report.to_dict()})
+
+
+def _sorted_rows(
+    draft: RawColumns, rows_report: _RowReport, submit: Floats
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The rows that are kept, by (submit_s, job_id), and their job numbers."""
+    kept_rows = np.flatnonzero(rows_report.alive)
+    submit = submit[kept_rows]
+    ids = _ids(draft, rows_report, kept_rows)
+    backward = np.zeros(len(draft), np.bool_)
+    backward[kept_rows[1:]] = np.diff(submit) < 0
+    if backward.any():
+        rows_report.correct("rows not in submit order: sorted", backward)
+    order = np.lexsort((ids, submit))
+    return kept_rows[order], ids[order]
 
 
 def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
-    submit = draft.get("submit_s").copy()
+    submit = draft.take("submit_s")
     with np.errstate(invalid="ignore"):
         rows_report.drop(
             f"submit time beyond {LATEST_S:g} s or not a number", np.isinf(submit) | (np.abs(submit) > LATEST_S)
         )
-    submit[~rows_report.alive] = np.nan
+    if not rows_report.alive.all():
+        submit = np.where(rows_report.alive, submit, np.nan)
     unknown = np.isnan(submit)
     if draft.correct_submit and unknown.any() and not unknown.all():
         last = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(submit))))
@@ -202,7 +217,7 @@ def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> N
 def _needed(
     draft: RawColumns, rows_report: _RowReport, name: str, label: str, *, least: int, whole: bool = False
 ) -> Floats:
-    values = draft.get(name)
+    values = draft.take(name)
     rows_report.drop(f"{label} unknown", np.isnan(values))
     with np.errstate(invalid="ignore"):
         rows_report.drop(f"{label} below {least}", values < least)
@@ -213,7 +228,7 @@ def _needed(
 
 
 def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> Floats:
-    estimate = draft.get("estimate_s")
+    estimate = draft.take("estimate_s")
     with np.errstate(invalid="ignore"):
         broken = (estimate < 0) | (estimate > LONGEST_S)
     rows_report.correct("estimate negative or invalid: treated as unknown", broken)
@@ -223,14 +238,14 @@ def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> F
         rows_report.note(f"{reason} (the log has none)", unknown)
     else:
         rows_report.correct(reason, unknown)
-    return np.where(unknown, runtime, estimate)
+    return np.where(unknown, runtime, estimate) if unknown.any() else estimate
 
 
 def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats | None:
     """An optional column; None if no row has a value."""
     if name not in draft.numbers:
         return None
-    values = draft.numbers[name]
+    values = draft.take(name)
     is_time = name in ("begin_s", "cancel_s", "hold_until_s")
     if name == "memory_mb" and draft.whole_bytes:
         values = np.where(np.abs(values) < _EXACT_MB, np.round(values, 6), values)
@@ -243,14 +258,15 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
         if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))
     rows_report.correct(f"{name} negative or invalid: treated as unknown", broken)
-    values = np.where(broken, np.nan, values)
+    if broken.any():
+        values = np.where(broken, np.nan, values)
     unknown = np.isnan(values)
     if (unknown | ~rows_report.alive).all():
         return None
     if name in ("cores", "memory_mb", "gpus"):  # These columns have no value for unknown.
         rows_report.note(f"{name} unknown: set to 0", unknown)
         return np.where(unknown, 0.0, values)
-    return np.where(unknown, _MISSING.get(name, np.nan), values)
+    return np.where(unknown, _MISSING.get(name, np.nan), values) if unknown.any() else values
 
 
 def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
@@ -263,7 +279,7 @@ def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
 
 def _ids(draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The log's job numbers if they are whole and unique; else new numbers after the largest."""
-    numbers = draft.get("job_id")[kept_rows]
+    numbers = draft.take("job_id")[kept_rows]
     if np.isnan(numbers).all():
         rows_report.report.add("note", "the log has no job numbers: numbered from 1 in the file's order")
         return np.arange(1, len(kept_rows) + 1)
@@ -289,6 +305,8 @@ def _dependencies(
     draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
     """Valid after_id and think_s: dependencies on earlier jobs only, so that there are no cycles."""
+    if "after_id" not in draft.numbers:
+        return {}
     after = draft.get("after_id")[kept_rows]
     with np.errstate(invalid="ignore"):
         has_dependency = after >= 0

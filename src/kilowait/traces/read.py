@@ -9,7 +9,7 @@ from typing import Any
 
 from kilowait.errors import TableError, TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.traces import slurm, swf, tables
+from kilowait.traces import slurm, swf, swf_lines, tables
 from kilowait.traces.clean import NeverRan, RawColumns, build_table
 from kilowait.traces.cleaning_report import CleaningReport, Detected
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
@@ -72,8 +72,16 @@ def read_trace_with_report(
         if path.is_dir():
             jobs = _read_folder(path, format, columns, never_ran, unpack_limit, report)
         else:
-            data = unpack(file_bytes(path), str(path), report, unpack_limit)
-            jobs = _parsed(data, format, columns, never_ran, path, unpack_limit, report)
+            # No variable of this function holds the bytes: `_parsed` frees them before it builds the table.
+            jobs = _parsed(
+                unpack(file_bytes(path), str(path), report, unpack_limit),
+                format,
+                columns,
+                never_ran,
+                path,
+                unpack_limit,
+                report,
+            )
     except (TraceError, UnknownNameError) as problem:
         if str(path) in str(problem) or isinstance(problem, UnknownNameError):
             raise
@@ -113,17 +121,23 @@ def _parsed(
             raise TraceError(
                 f"a column map is for csv and parquet, but this is read as {detected.format}; omit columns"
             )
-        draft, meta = _columns(data, detected.format, columns, path, report)
+        if detected.format == "swf":
+            rows = swf_lines.parse_lines(data, report)
+            del data
+            draft, meta = swf.read_swf(rows, report)
+            del rows
+        else:
+            text = as_text(data, report)
+            del data
+            draft, meta = _columns(text, detected.format, columns, path, report)
+            del text
     meta = {"format": meta.pop("format", report.format), "source": path.name, **meta}
     return build_table(draft, report, never_ran=never_ran, source=str(path), meta=meta)
 
 
 def _columns(
-    data: bytes, format: str, columns: Mapping[str, Any] | None, path: Path, report: CleaningReport
+    text: str, format: str, columns: Mapping[str, Any] | None, path: Path, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
-    if format == "swf":
-        return swf.read_swf(data, report)
-    text = as_text(data, report)
     if format in GPU_READERS:
         return GPU_READERS[format]([TracePart(path.name, text)], report)
     if format == "sacct":

@@ -12,6 +12,7 @@ from kilowait.cluster.gpu_speeds import Speeds, speeds_for
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REJECTED
+from kilowait.envs.action_checks import checked_actions
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
@@ -89,5 +90,6 @@ def run_gpu_policy(
     buffers.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
     env_simulator.step(np.array([START_PREPARED]))
     while not buffers.over[0]:
-        env_simulator.step(np.ascontiguousarray(decide(env_simulator.observed(copy=False)), np.int64))
+        action = decide(env_simulator.observed(copy=False))
+        env_simulator.step(checked_actions(action, 1, buffers.mask.shape[1]))
     return simulator.log()

@@ -11,6 +11,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.kernels.state_with_power_controls import NODE_CHANGE
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
+from kilowait.envs.action_checks import checked_actions
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.batch_env_decision import BETWEEN
@@ -117,7 +118,8 @@ def run_energy_policy(
             power_policy_kernel(*arrays, policy_weights)(*arrays, policy_weights, 0, 1)
             _store_node_steps(chunks, state, buffers)
     while not buffers.over[0]:
-        step(int(decide(env_simulator.observed(copy=False))[0]))  # type: ignore[operator]
+        action = decide(env_simulator.observed(copy=False))  # type: ignore[operator]
+        step(int(checked_actions(action, 1, buffers.mask.shape[1])[0]))
     _store_node_steps(chunks, state, buffers)
     log = simulator.log()
     if not power_controls.sleep:
