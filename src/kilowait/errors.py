@@ -9,6 +9,7 @@
     │   └── ClusterError      a cluster description is invalid
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
     ├── ChoiceError           a scheduler asked for an impossible action; names job, time, reason
+    ├── NoProgressError       a policy starts no waiting job although nothing runs; names job, request, policy
     ├── MeterError            a power meter or a web service cannot be read: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
 """
@@ -25,6 +26,7 @@ __all__ = [
     "KilowaitError",
     "MeterError",
     "MissingExtraError",
+    "NoProgressError",
     "TableError",
     "TraceError",
     "UnknownNameError",
@@ -53,6 +55,10 @@ class ClusterError(InputError):
 
 class ChoiceError(KilowaitError):
     """A scheduler asked for an action that is impossible at this instant."""
+
+
+class NoProgressError(KilowaitError):
+    """Jobs wait that could run, nothing runs, and the policy starts none of them."""
 
 
 class MeterError(KilowaitError):

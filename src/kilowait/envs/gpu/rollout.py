@@ -90,4 +90,5 @@ def run_gpu_policy(
     env_simulator.step(np.array([START_PREPARED]))
     while not buffers.over[0]:
         env_simulator.step(np.ascontiguousarray(decide(env_simulator.observed(copy=False)), np.int64))
+    simulator.check_all_ended()
     return simulator.log()
