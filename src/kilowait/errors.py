@@ -10,6 +10,7 @@
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
     ├── ChoiceError           a scheduler asked for an impossible action; names job, time, reason
     ├── LockError             an output folder is being written by another process, or cannot be locked
+    ├── NoProgressError       a policy starts no waiting job although nothing runs; names job, request, policy
     ├── MeterError            a power meter or a web service cannot be read: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
 """
@@ -29,6 +30,7 @@ __all__ = [
     "LockError",
     "MeterError",
     "MissingExtraError",
+    "NoProgressError",
     "TableError",
     "TraceError",
     "UnknownNameError",
@@ -61,6 +63,10 @@ class ChoiceError(KilowaitError):
 
 class LockError(KilowaitError):
     """An output folder is being written by another process, or its lock file cannot be created."""
+
+
+class NoProgressError(KilowaitError):
+    """Jobs wait that could run, nothing runs, and the policy starts none of them."""
 
 
 class MeterError(KilowaitError):

@@ -2,6 +2,10 @@
 
 Gavel (Narayanan et al., OSDI 2020): a linear program computes the fraction of time each job should run on each type;
 in every round the jobs furthest behind their share go first. Shares are recomputed when the set of jobs changes.
+
+A job gets only types on which it can be placed: some nodes have the GPUs, cores and memory that it requests. CPU-only
+jobs take no part in the shares: in every round they start, in the order of submission, on any nodes that have room
+after the GPU jobs, and are not preempted.
 """
 
 from __future__ import annotations
@@ -41,7 +45,12 @@ class RoundBasedPolicy:
         """Simulate a run on a node-level cluster, round by round."""
         settings = gpu_settings_of(inputs, self.name)
         simulator = GpuSimulator(
-            inputs.jobs, inputs.cluster, settings, speeds=inputs.speeds, preference=inputs.preference
+            inputs.jobs,
+            inputs.cluster,
+            settings,
+            speeds=inputs.speeds,
+            preference=inputs.preference,
+            scheduler=self.name,
         )
         self.schedule(simulator)
         return simulator.log(self.name)
@@ -57,32 +66,36 @@ class RoundBasedPolicy:
             if not view.due:
                 continue
             for job, kind in type_of_job.items():
-                received_s[job][kind] += view.now_s - last_s
+                if job in received_s:
+                    received_s[job][kind] += view.now_s - last_s
             last_s = view.now_s
             active = _active_jobs(simulator, view)
             present = tuple(int(number) for number in active.number)
             for job in present:
                 received_s.setdefault(job, np.zeros(len(view.types)))
-            if present != known:
-                target = self.shares(active)
-                known = present
-            received = np.array([received_s[job] for job in present])
-            chosen = _assign_types(active, target, received)
+            chosen: dict[int, int] = {}
+            if present:
+                if present != known:
+                    target = self.shares(active)
+                    known = present
+                received = np.array([received_s[job] for job in present])
+                chosen = _assign_types(active, target, received)
             _apply_assignment(simulator, view, chosen)
             running = simulator.view()
             type_of_job = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
 def _active_jobs(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
-    """All waiting and running jobs, by number."""
+    """All waiting and running jobs with GPUs, by number."""
     jobs = np.concatenate([view.waiting, view.running])
+    jobs = jobs[jobs["gpus"] > 0]
     jobs = jobs[np.argsort(jobs["number"], kind="stable")]
     numbers = jobs["number"]
     return ActiveJobs(
         now_s=view.now_s,
         number=numbers,
         speed=simulator.speeds(numbers),
-        gpus=np.maximum(jobs["gpu_share"], 1e-3),
+        gpus=jobs["gpu_share"],
         capacity=view.capacity / 1000,
         weight=np.maximum(jobs["priority"], 1.0),
         remaining_s=jobs["remaining_s"],
@@ -121,7 +134,8 @@ def _assign_types(active: ActiveJobs, target: Floats, received: Floats) -> dict[
 
 def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
     """Preempt and start jobs as assigned; a job that does not fit because of fragmentation waits for the next round."""
-    running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
+    on_gpus = view.running["gpus"] > 0
+    running = dict(zip(view.running["number"][on_gpus].tolist(), view.running_type[on_gpus].tolist(), strict=True))
     moved = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
     for job in running:
         if job not in chosen or job in moved:
@@ -130,6 +144,8 @@ def _apply_assignment(simulator: GpuSimulator, view: GpuView, chosen: dict[int, 
     for job, kind in chosen.items():
         if job in waiting:
             simulator.start(job, kind)
+    for job in view.waiting["number"][view.waiting["gpus"] == 0].tolist():
+        simulator.start(job)
 
 
 ROUND_BASED_POLICIES: dict[str, RoundBasedPolicy] = {

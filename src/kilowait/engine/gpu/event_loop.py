@@ -26,13 +26,16 @@ from kilowait.engine.gpu.state import (
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "advance", "due", "run"]
+__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "MAX_IDLE_ROUNDS", "MAX_STARTS", "advance", "due", "run"]
 
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
-"""Results of `advance`: end of the run; arrays must grow first; advanced to the next instant."""
+"""Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
 
 MAX_STARTS = 10_000
 """Maximum number of starts of a job; more indicates endless preemption."""
+
+MAX_IDLE_ROUNDS = 10_000
+"""Maximum number of consecutive round ticks without another event to come; more indicates that no job will start."""
 
 
 @noinline
@@ -84,18 +87,23 @@ def _buffers_too_small(s: Any, time: float) -> bool:
 
 @kernel
 def advance(s: Any, score: Any, parameters: Any) -> int:
-    """Move to the next instant and apply its events: END, FULL or MOVED."""
+    """Move to the next instant and apply its events: ALL_JOBS_ENDED, BUFFER_FULL or MOVED.
+
+    Round ticks alone do not continue a run for more than MAX_IDLE_ROUNDS.
+    """
     k = s.clock[0]
     _drop_stale_events(s)
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
         time = min(time, s.job_state[s.arrivals[k.next_arrival]].arrival_s)
+    idle = time == np.inf
     if k.round_interval_s > 0:
         time = _next_tick(s, time)
-    if time == np.inf:
+    if time == np.inf or (idle and k.idle_rounds == MAX_IDLE_ROUNDS):
         return ALL_JOBS_ENDED
     if _buffers_too_small(s, time):
         return BUFFER_FULL
+    k.idle_rounds = k.idle_rounds + 1 if idle else 0
     k.now = time
     while True:
         _drop_stale_events(s)
@@ -180,7 +188,7 @@ def due(s: Any) -> bool:
 
 
 def run(t: Any, score: Any, parameters: Any) -> int:
-    """Run events and scheduling passes until the end (END) or until arrays must grow (FULL)."""
+    """Run events and scheduling passes until the end (ALL_JOBS_ENDED) or until arrays must grow (BUFFER_FULL)."""
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     status = MOVED

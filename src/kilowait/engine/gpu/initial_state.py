@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, NodeGroup
+from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import FULL_GPU, Demand, NodeType, group_node_types, node_types, resource_demand
+from kilowait.engine.gpu.feasible_types import feasible_types, node_memory
+from kilowait.engine.gpu.request_text import request_text
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GPU_JOB,
@@ -33,7 +35,7 @@ from kilowait.jobs import JobTable
 __all__ = ["with_larger_buffers", "build_gpu_state"]
 
 Ints = npt.NDArray[np.int64]
-UNBOUNDED = 2**60
+UNBOUNDED_LOAD = 2**60
 MAX_CACHED_SCORES = 20_000_000
 
 
@@ -49,7 +51,7 @@ def build_gpu_state(
     n = len(jobs)
     kinds = node_types(cluster)
     demand = resource_demand(jobs, cluster, settings.gpu_type_order, speeds, preference)
-    fits = _fits_empty(demand, cluster, kinds)
+    fits = _fits_empty(demand, cluster)
     if settings.on_oversized == "error" and not fits.all():
         raise TableError(_oversized_message(jobs, demand, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
@@ -63,8 +65,11 @@ def build_gpu_state(
     rows = max(1, min(len(demand.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
     cells = (rows, len(nodes) if len(typical) else 1)
     interference = np.array(
-        [(value, UNBOUNDED if up == math.inf else round(up * FULL_GPU)) for up, value in settings.interference or ()]
-        or [(1.0, UNBOUNDED)],
+        [
+            (value, UNBOUNDED_LOAD if up == math.inf else round(up * FULL_GPU))
+            for up, value in settings.interference or ()
+        ]
+        or [(1.0, UNBOUNDED_LOAD)],
         RANKED,
     )
     max_pieces = int(demand.pieces.max(initial=1))
@@ -133,18 +138,13 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
     groups = cluster.groups
     nodes["group"] = group
     nodes["cpu"] = np.array([g.cores * FULL_GPU for g in groups])[group]
-    nodes["memory"] = np.array([_memory(g) for g in groups])[group]
+    nodes["memory"] = np.array([node_memory(g) for g in groups])[group]
     nodes["gpus"] = np.array([g.gpus for g in groups])[group]
     nodes["type"] = np.array([kinds.index(kind) for kind in group_node_types(cluster)])[group]
     nodes["free_gpus"] = nodes["gpus"]
     nodes["gpu_milli"] = nodes["gpus"] * FULL_GPU
     nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
     return nodes
-
-
-def _memory(group: NodeGroup) -> int:
-    """Bytes of a node; unlimited if the group does not give its memory."""
-    return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
 def _run_state(jobs: JobTable, settings: GpuSettings, policy: PriorityPolicy, nodes: Any, demand_classes: int) -> Any:
@@ -217,34 +217,19 @@ def _type_order(demand: Demand) -> tuple[Ints, Ints]:
     return type_order, rank
 
 
-def _fits_empty(demand: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
+def _fits_empty(demand: Demand, cluster: Cluster) -> npt.NDArray[np.bool_]:
     """Whether each job fits on the empty cluster."""
     example = demand.class_example
-    capacity = np.zeros((len(example), len(kinds)))
-    for group, its_type in zip(cluster.groups, group_node_types(cluster), strict=True):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_node = np.minimum(
-                group.cores * FULL_GPU // demand.cpu[example].astype(float),
-                _memory(group) // demand.memory[example].astype(float),
-            )
-            shares = FULL_GPU // demand.gpu_milli[example] * group.gpus
-            whole = group.gpus // demand.gpus[example].astype(float)
-        per_node = np.where(np.isnan(per_node), np.inf, per_node)
-        on_gpus = np.where(demand.gpu_milli[example] < FULL_GPU, shares, whole)
-        per_node = np.where(demand.gpus[example] > 0, np.minimum(per_node, on_gpus), per_node)
-        per_node = np.where(demand.spread[example] == 1, per_node, np.minimum(per_node, 1))
-        capacity[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
-    allowed = demand.speed[demand.speed_class[example]] > 0
-    enough = (capacity >= demand.pieces[example][:, None]) & allowed
-    return np.any(enough, axis=1)[demand.demand_class]
+    may_use = demand.speed[demand.speed_class[example]] > 0
+    return np.any(feasible_types(demand, example, may_use, cluster), axis=1)[demand.demand_class]
 
 
 def _oversized_message(jobs: JobTable, demand: Demand, row: int) -> str:
-    part = f"{demand.gpu_milli[row]}/1000 of a GPU" if demand.gpu_milli[row] < FULL_GPU else f"{demand.gpus[row]} GPUs"
+    amounts = (demand.pieces, demand.gpus, demand.gpu_milli, demand.cpu, demand.memory)
     label = demand.labels[demand.label[row]]
     return (
-        f"job {jobs['job_id'][row]} needs {demand.pieces[row]} x ({part}, {demand.cpu[row] / 1000:g} cores, "
-        f"{demand.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
+        f"job {jobs['job_id'][row]} needs {request_text(*(int(amount[row]) for amount in amounts))}"
+        f"{f' of {label}' if label else ''}; it fits on no nodes of the cluster: "
         'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 

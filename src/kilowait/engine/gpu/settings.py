@@ -34,6 +34,9 @@ INTERFERENCE: tuple[tuple[float, float], ...] = (
 """Speed of jobs that share a GPU, by the sum of their loads. Means of 1,388 pairs of Lucid's colocation
 measurements; values above 1 (up to 1.01) are set to 1."""
 
+MIN_ROUND_INTERVAL_S = 1e-3
+"""Shortest round interval, seconds; rounds must advance the simulated time."""
+
 
 @dataclass(frozen=True)
 class GpuSettings:
@@ -96,6 +99,11 @@ class GpuSettings:
         ):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a number of seconds, 0 or more")
+        if 0 < self.round_interval_s < MIN_ROUND_INTERVAL_S:
+            raise InputError(
+                f"round_interval_s is {self.round_interval_s}; it must be 0 (no rounds) or at least "
+                f"{MIN_ROUND_INTERVAL_S:g} seconds"
+            )
         if not self.checkpoint_s >= 0:
             raise InputError(f"checkpoint_s is {self.checkpoint_s}; it must be 0 or more seconds of work")
         if self.rounds and self.round_interval_s == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import node_types
 from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, MAX_STARTS
+from kilowait.engine.gpu.feasible_types import feasible_types
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
 from kilowait.engine.gpu.jit_entry import compiled_gpu_kernel, compiled_gpu_score
+from kilowait.engine.gpu.progress import unfinished_jobs_error
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import CANCELLED, DONE, REJECTED, RUNNING, WAITING
 from kilowait.engine.interface import PriorityPolicy
@@ -68,7 +71,21 @@ class GpuView:
 
 
 class GpuSimulator:
-    """A GPU simulation that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it returns None."""
+    """A GPU simulation that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it returns None.
+
+    `scheduler` names an external scheduler in error messages. It must start the jobs: a run that ends while some wait
+    or run is an error (`NoProgressError`).
+
+    >>> import kilowait as kw
+    >>> machine = Cluster((kw.NodeGroup("a", 1, cores=8, gpus=2, gpu_type="V100", node_level=True),))
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[1, 1], gpus=[2, 1])
+    >>> simulator = GpuSimulator(jobs, machine, scheduler="in order")
+    >>> while (view := simulator.advance()) is not None:
+    ...     for job in view.waiting["number"]:
+    ...         started = simulator.start(int(job))
+    >>> simulator.log("in order").jobs()["start_s"].tolist()
+    [0.0, 60.0]
+    """
 
     def __init__(
         self,
@@ -79,6 +96,7 @@ class GpuSimulator:
         policy: PriorityPolicy | None = None,
         speeds: Speeds | None = None,
         preference: npt.NDArray[np.float64] | None = None,
+        scheduler: str = "steps",
     ) -> None:
         if not cluster.node_level:
             raise InputError(
@@ -89,7 +107,7 @@ class GpuSimulator:
                 "some jobs depend on others (after_id), which node-level clusters do not support; drop the column"
             )
         self.settings = settings or GpuSettings()
-        self.policy = policy or PriorityPolicy("steps", _first)
+        self.policy = policy or PriorityPolicy(scheduler, _first)
         self.types = tuple(kind.gpu for kind in node_types(cluster))
         self.table = jobs.sorted()
         self._jobs = jobs
@@ -113,6 +131,13 @@ class GpuSimulator:
         while kernel(self._state, self._score, self._parameters) == BUFFER_FULL:
             self._state = with_larger_buffers(self._state)
         self._check()
+        self.check_all_ended()
+
+    def check_all_ended(self) -> None:
+        """Raise a NoProgressError if a job waits or runs; for the end of a run."""
+        error = unfinished_jobs_error(self._state, self.table, self.types, self.policy.name)
+        if error is not None:
+            raise error
 
     def _check(self) -> None:
         k = self._state.clock[0]
@@ -122,14 +147,18 @@ class GpuSimulator:
         if k.max_starts > MAX_STARTS:
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"job {job} has been started more than {MAX_STARTS} times by {k.now:g} s: jobs preempt each other "
-                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that preserve it"
+                f"policy {self.policy.name!r} has started job {job} more than {MAX_STARTS} times by {k.now:g} s: jobs "
+                "preempt each other and lose their work; give min_run_before_preempt_s, a longer round_interval_s, or "
+                "checkpoints that preserve it"
             )
 
     # -- step by step ----------------------------------------------------------------------------
 
     def advance(self) -> GpuView | None:
-        """Advance to the next instant; None at the end of the run."""
+        """Advance to the next instant; None at the end of the run.
+
+        Raises a NoProgressError if jobs wait and no event is left, or only round ticks for 10,000 rounds.
+        """
         if self._state.clock[0].now > -np.inf:
             compiled_gpu_kernel("update_rates")(self._state)
         status = BUFFER_FULL
@@ -138,7 +167,10 @@ class GpuSimulator:
             if status == BUFFER_FULL:
                 self._state = with_larger_buffers(self._state)
         self._check()
-        return None if status == ALL_JOBS_ENDED else self.view()
+        if status == ALL_JOBS_ENDED:
+            self.check_all_ended()
+            return None
+        return self.view()
 
     def view(self) -> GpuView:
         """The state of the simulation now."""
@@ -178,8 +210,18 @@ class GpuSimulator:
         return bool(compiled_gpu_kernel("migrate")(self._state, job, kind))
 
     def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """(jobs, types): speed of these jobs on each type; 0: they cannot use it."""
-        return np.asarray(self._state.speed[self._state.job_state["speed_class"][numbers]])
+        """(jobs, types): speed of these jobs on each type; 0: they may not use it, or do not fit its empty nodes."""
+        job_state = self._state.job_state[numbers]
+        speed = self._state.speed[job_state["speed_class"]]
+        return np.asarray(np.where(self._feasible[job_state["demand_class"]], speed, 0.0))
+
+    @cached_property
+    def _feasible(self) -> npt.NDArray[np.bool_]:
+        """(demand classes, types): whether jobs of the class can be placed on the empty nodes of the type."""
+        job_state = self._state.job_state
+        _, rows = np.unique(job_state["demand_class"], return_index=True)
+        may_use = self._state.speed[job_state["speed_class"][rows]] > 0
+        return feasible_types(job_state, rows, may_use, self._cluster)
 
     def _must_be(self, job: int, status: int, verb: str, status_name: str) -> None:
         if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):

@@ -54,6 +54,7 @@ RUN_STATE = np.dtype(
         ("next_tick_s", np.float64),
         ("ticks", np.int64),  # number of the next round tick
         ("is_round_tick", np.int64),  # whether this instant is a round tick
+        ("idle_rounds", np.int64),  # round ticks since the last instant after which another event was due
         ("first_submit_s", np.float64),
         ("min_run_before_preempt_s", np.float64),
         ("grace_s", np.float64),

@@ -92,4 +92,5 @@ def run_gpu_policy(
     while not buffers.over[0]:
         action = decide(env_simulator.observed(copy=False))
         env_simulator.step(checked_actions(action, 1, buffers.mask.shape[1]))
+    simulator.check_all_ended()
     return simulator.log()
