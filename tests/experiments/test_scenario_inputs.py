@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments import policy_names, scenario, scenario_inputs
+from kilowait.files.toml_file import to_toml
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
 from kilowait.traces import trace_sha256
 from tests.traces.gpu import sample_files

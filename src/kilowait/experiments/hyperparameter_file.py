@@ -27,8 +27,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from kilowait import agents
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
+from kilowait.files.toml_file import to_toml
 
 __all__ = ["HyperparameterFile", "read_hyperparameters", "hyperparameters_toml"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml_writer import to_toml
+from kilowait.files.toml_file import to_toml
 
 __all__ = ["save_weights"]
 

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.predicted_runtimes import PREDICTORS, first_replay, last_two
 from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, feature_importance_of
+from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.job_history import request_s

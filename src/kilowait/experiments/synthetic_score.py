@@ -22,8 +22,8 @@ from kilowait.evaluation.run_similarity import (
     share_curves,
 )
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.scenario_inputs import cluster_load, resolve_cluster
+from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth.fidelity import Fidelity, fidelity

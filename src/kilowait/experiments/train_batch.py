@@ -19,11 +19,11 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import Comparison, Windows, cut_windows, split
 from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.compare import compare
 from kilowait.experiments.resume_checks import search_checkpoint_dir
 from kilowait.experiments.scenario_inputs import Workload
 from kilowait.files import locks_output
+from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 
 __all__ = [

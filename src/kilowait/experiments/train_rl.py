@@ -20,13 +20,13 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.experiments.early_stopping import BestModel
 from kilowait.experiments.env_factory import EnvFactory, LoadCurriculum, SyntheticCurriculum, env_factory_for
 from kilowait.experiments.resume_checks import check_identity, check_memory, training_folder, training_identity
 from kilowait.experiments.synthetic_training import check_synthetic_supported
 from kilowait.experiments.train_power import PowerTraining
 from kilowait.files import locks_output, write_text
+from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 
 __all__ = ["ALGORITHMS", "RLTraining", "train_network", "save_network_agent", "warm_start_updates"]

@@ -1,18 +1,21 @@
-"""TOML files of bounded size and depth."""
+"""TOML files: reading of bounded size and depth, and writing."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
+
+import tomli_w
 
 from kilowait.errors import InputError
 from kilowait.files.fields import Field, check_fields
 from kilowait.files.json_file import MAX_DEPTH, nesting_depth
 from kilowait.files.regular_file import read_bytes
 
-__all__ = ["MAX_TOML_BYTES", "read_toml"]
+__all__ = ["MAX_TOML_BYTES", "read_toml", "to_toml"]
 
 MAX_TOML_BYTES = 2**24
 """Maximum size of a TOML file, bytes."""
@@ -50,3 +53,23 @@ def read_toml(path: str | PathLike[str], fields: Field | None = None, *, remedy:
     if fields is not None:
         check_fields(data, fields, path, remedy=remedy)
     return data
+
+
+def to_toml(data: Mapping[str, Any]) -> str:
+    """TOML text of plain data; keys whose value is None are left out, as TOML has no null.
+
+    >>> print(to_toml({"a": 1, "b": None, "t": {"x": "é", "n": float("inf")}}))
+    a = 1
+    <BLANKLINE>
+    [t]
+    x = "é"
+    n = inf
+    <BLANKLINE>
+    """
+    return tomli_w.dumps(_without_none(data))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, (list, tuple)) else value

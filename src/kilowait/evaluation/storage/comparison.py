@@ -49,10 +49,9 @@ from kilowait.evaluation.storage.log_columns import (
     read_jobs,
 )
 from kilowait.evaluation.storage.run import machine_to_dict, read_node_states, write_node_states
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values
 from kilowait.files.parquet_file import ColumnType, ParquetColumns, read_parquet_columns
-from kilowait.files.toml_file import read_toml
+from kilowait.files.toml_file import read_toml, to_toml
 from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]

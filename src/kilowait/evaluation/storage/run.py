@@ -49,10 +49,9 @@ from kilowait.evaluation.storage.log_columns import (
     machine_from_dict,
     read_jobs,
 )
-from kilowait.evaluation.storage.toml_writer import to_toml
 from kilowait.files.fields import Either, Items, Number, Record, Text, check_fields
 from kilowait.files.parquet_file import ColumnType, read_parquet_columns
-from kilowait.files.toml_file import read_toml
+from kilowait.files.toml_file import read_toml, to_toml
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = [
