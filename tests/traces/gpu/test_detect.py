@@ -11,8 +11,8 @@ import pytest
 from kilowait.errors import KilowaitError, TraceError
 from kilowait.jobs import JobTable
 from kilowait.traces import FORMATS, read_trace, write_trace
-from kilowait.traces.gpu import GPU_FORMATS, GPU_READERS
 from kilowait.traces.detect import detect_format
+from kilowait.traces.gpu import GPU_FORMATS, GPU_READERS
 from tests.traces.gpu import sample_files
 
 from .conftest import Read
@@ -21,7 +21,9 @@ from .conftest import Read
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
 def test_formats_are_detected_by_content(name: str) -> None:
     assert detect_format(sample_files.SAMPLES[name].encode()).format == sample_files.FORMAT_OF[name]
-    assert detect_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()).format == sample_files.FORMAT_OF[name]
+    assert (
+        detect_format(sample_files.SAMPLES[name].replace("\n", "\r\n").encode()).format == sample_files.FORMAT_OF[name]
+    )
 
 
 @pytest.mark.parametrize("name", sample_files.SAMPLES)
