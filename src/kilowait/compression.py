@@ -88,8 +88,7 @@ def decompressed(data: bytes, source: str, limit: int | None = None) -> tuple[by
                 raise InputError(
                     f"{source} decompresses to more than the limit of {size_text(limit)} ({limit:,} bytes): "
                     f"{len(data):,} bytes of {kind} data gave {size:,} bytes so far; if the file is right, raise the "
-                    "limit with unpack_limit= (--unpack-limit, for instance "
-                    f"--unpack-limit {max(1, 2 * limit // 2**30)}G)"
+                    f"limit with unpack_limit={2 * limit}"
                 )
             parts.append(part)
         data = b"".join(parts)

@@ -116,3 +116,24 @@ def test_traces_policies_and_clusters_are_listed(kilowait):
     assert "Shortest estimate first." in kilowait("policies").out
     assert [row["name"] for row in kilowait("clusters", "--json").json()] == list(PRESETS)
     assert "49,152" in kilowait("clusters").out
+
+
+def test_unpack_limit(kilowait, tmp_path):
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(b"job_id,submit_s,runtime_s,nodes\n" + b"1,0,60,4\n" * 1000))
+    for verb in (["traces", "describe"], ["traces", "convert"], ["simulate"], ["bench"]):
+        target = [tmp_path / "out.swf"] if "convert" in verb else []
+        message = kilowait(*verb, path, *target, "--unpack-limit", "1K").error()
+        assert "limit of 1 KiB (1,024 bytes)" in message
+        assert "raise the limit with --unpack-limit 2048" in message
+    assert kilowait("traces", "describe", path, "--unpack-limit", "1G").status == 0
+    assert "is not a size" in kilowait("traces", "describe", path, "--unpack-limit", "much").error()
+
+
+def test_format_and_its_reason_are_stated(kilowait, swf, tmp_path):
+    converted = kilowait("traces", "convert", swf, tmp_path / "t.csv")
+    assert f"{swf} is read as swf: " in converted.err
+    described = kilowait("traces", "describe", tmp_path / "t.csv")
+    assert "read as" in described.out
+    assert "csv: its header has kilowait's columns job_id, submit_s" in described.out
+    assert "swf: it was given" in kilowait("traces", "describe", swf, "--format", "swf").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.errors import InputError, LockError, MeterError, UnknownNameError
+from kilowait.telemetry.labels.sample_reader import _batches
 from kilowait.telemetry.meters import open_recorder
 
 COLUMNS = ("time", "monotonic_s", "host", "meter", "power_w")
@@ -50,6 +52,22 @@ def test_csv_is_appended_by_a_second_run(tmp_path):
         "2026-11-18T12:00:01.000000Z,101,n1,gpu0,",
         "2026-11-18T12:00:02.000000Z,102,n1,gpu0,0.333333",
     ]
+
+
+def test_names_that_are_formulas_are_guarded_and_read_back(tmp_path):
+    names = ["=1+1", "'=1", "-n1", "n,1"]
+    rows = [(NOON + at, 100.0, name, "@gpu", 5.0) for at, name in enumerate(names)]
+    record(tmp_path / "n.csv", *rows)
+    lines = (tmp_path / "n.csv").read_text().splitlines()[1:]
+    assert [line.partition(",100,")[2] for line in lines] == [
+        "'=1+1,'@gpu,5", "''=1,'@gpu,5", "'-n1,'@gpu,5", "\"n,1\",'@gpu,5"
+    ]  # fmt: skip
+    record(tmp_path / "n.parquet", *rows)
+    table = pq.read_table(next((tmp_path / "n.parquet").glob("*.parquet")))
+    assert table["host"].to_pylist() == names
+    assert set(table["meter"].to_pylist()) == {"@gpu"}
+    batch = next(_batches(tmp_path / "n.csv", Counter()))
+    assert batch.column("host").to_pylist() == names
 
 
 @pytest.mark.parametrize("incomplete", ["2026-11-18T12:00:01.0", "2026", "x" * 9000])

@@ -77,7 +77,7 @@ def test_other_truncated_compressions(tmp_path: Path, compress: object) -> None:
 def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
     (tmp_path / "t.gz").write_bytes(gzip.compress(SWF.encode()) + b"garbage")
     _, report = read_trace_with_report(tmp_path / "t.gz")
-    assert any("7 bytes after the end of the gzip data" in e.reason for e in report.entries)
+    assert any("7 bytes after the end of the compressed data" in e.reason for e in report.entries)
 
 
 BAD = {

@@ -105,6 +105,7 @@ def anonymize(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     json: options.Json = False,
 ) -> None:
     """Anonymize a job log for publication: pseudonyms for users and projects, no job names, new job IDs.
@@ -118,7 +119,7 @@ def anonymize(
     if out is not None:
         anonymize.check_output_path(trace, out)
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, format=format, columns=columns, rows=jobs)
+        workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, rows=jobs)
     log = workload.jobs
     if workload.cleaning_report is not None and (
         workload.cleaning_report.dropped or workload.cleaning_report.corrected

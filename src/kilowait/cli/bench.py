@@ -32,6 +32,7 @@ def bench(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     json: options.Json = False,
 ) -> None:
     """Measure simulated jobs per second on one core, on a job log or on a synthetic workload.
@@ -43,7 +44,7 @@ def bench(
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
 
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, format=format, columns=columns, rows=jobs)
+        workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, rows=jobs)
         machine, note = resolve_cluster(cluster, workload.jobs)
     if note is not None:
         console.note(note)

@@ -140,6 +140,7 @@ def controls(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,

@@ -74,6 +74,7 @@ def evaluate(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,

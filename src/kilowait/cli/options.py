@@ -56,6 +56,7 @@ __all__ = [
     "Strict",
     "TestFraction",
     "Trace",
+    "UnpackLimit",
     "Utilization",
     "Weather",
     "Window",
@@ -112,6 +113,15 @@ Format = Annotated[
         metavar="FORMAT",
         help="Format of the log: swf, sacct, events, csv, parquet; for GPU clusters openb, pai, spot, philly, helios, "
         "supercloud, google2011, google2019. Detected from the content by default.",
+    ),
+]
+UnpackLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--unpack-limit",
+        metavar="SIZE",
+        help="Largest size of the decompressed log, e.g. 64G. By default a quarter of the machine's memory.",
+        show_default=False,
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")]

@@ -80,6 +80,7 @@ def pareto(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:

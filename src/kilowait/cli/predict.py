@@ -112,6 +112,7 @@ def features(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
 ) -> None:
     """Write a table of prediction features, one row per job, with the target values.
@@ -166,6 +167,7 @@ def score(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
@@ -237,6 +239,7 @@ def fit(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: options.Force = False,
@@ -286,6 +289,7 @@ def apply(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
@@ -317,6 +321,7 @@ def explain(
     ] = 8,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:

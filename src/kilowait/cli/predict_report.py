@@ -35,6 +35,7 @@ def report(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: options.Force = False,

@@ -68,6 +68,7 @@ def simulate(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,

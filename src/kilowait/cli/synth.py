@@ -84,6 +84,7 @@ def fit(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     force: options.Force = False,
 ) -> None:
@@ -100,7 +101,9 @@ def fit(
 
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, format=format, columns=columns, strict=strict, rows=jobs)
+        workload = read_workload(
+            trace, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict, rows=jobs
+        )
     state = state_folder(context, out, resume=resume, force=force)
     with _progress() as progress, resumable(state, resume=resume):
         manifest = workload.provenance(trace, console.command(context), console.today())

@@ -57,6 +57,7 @@ def score(
     cluster: options.Cluster = "auto",
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the classifier.")] = 0,
     jobs: options.Jobs = None,
+    unpack_limit: options.UnpackLimit = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -79,7 +80,7 @@ def score(
     with console.status() as update:
         update("reading ...")
         workloads = [
-            read_workload(trace, rows=jobs if place == 0 else None)
+            read_workload(trace, unpack_limit=unpack_limit, rows=jobs if place == 0 else None)
             for place, trace in enumerate([real, synthetic, *([held_out_log] if held_out_log else [])])
         ]
         machine, guessed = resolve_cluster(cluster, workloads[0].jobs)

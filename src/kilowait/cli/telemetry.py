@@ -355,6 +355,7 @@ def label(
     log_start: options.LogStart = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: options.Json = False,
@@ -375,7 +376,7 @@ def label(
     sharing = EnergySplit(share, idle, node_cores, node_gpus)
     with console.status() as update:
         update(f"reading {jobs} ...")
-        log = read_workload(jobs, format=format, columns=columns, strict=strict).jobs
+        log = read_workload(jobs, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict).jobs
         update(f"reading {console.count(len(samples), 'file')} of samples ...")
         labelled = label_energy(
             log,

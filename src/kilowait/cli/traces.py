@@ -40,6 +40,7 @@ def describe(
     cluster: options.Cluster = "auto",
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
 ) -> None:
@@ -50,7 +51,7 @@ def describe(
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
-            workload = read_workload(trace, format=format, columns=columns, strict=strict)
+            workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict)
         nodes = None if cluster == "auto" else resolve_cluster(cluster, workload.jobs)[0].nodes
         facts.append({"trace": trace, **described(workload.jobs, workload.cleaning_report, nodes=nodes)})
         if not json:
@@ -82,6 +83,7 @@ def convert(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
@@ -89,15 +91,18 @@ def convert(
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
-        workload = read_workload(source, format=format, columns=columns, strict=strict, rows=jobs)
+        workload = read_workload(
+            source, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict, rows=jobs
+        )
         machine, text = resolve_cluster(cluster, workload.jobs)
         if text is not None:
             console.note(text)
         write_trace(rescale_to_load(workload.jobs, machine, load), target, format=to, cluster=machine)
-    if workload.cleaning_report is not None and (
-        workload.cleaning_report.dropped or workload.cleaning_report.corrected
-    ):
-        console.note("; ".join(workload.cleaning_report.lines()))
+    if workload.cleaning_report is not None:
+        report = workload.cleaning_report
+        console.note(f"{source} is read as {report.format}: {report.format_reason}")
+        if report.dropped or report.corrected:
+            console.note("; ".join(report.lines()))
     print(f"{console.count(len(workload.jobs), 'job')} written to {target}")
 
 

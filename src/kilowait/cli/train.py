@@ -209,6 +209,7 @@ def train(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     runtime_predictor: options.RuntimePredictor = None,
     prediction_features: Annotated[

@@ -82,7 +82,8 @@ def generated_jobs(
     logged = None
     if scenario.load is not None:
         logged = read_workload(
-            scenario.trace, format=scenario.format, columns=scenario.columns, strict=scenario.strict,
+            scenario.trace, format=scenario.format, unpack_limit=scenario.unpack_limit, columns=scenario.columns,
+            strict=scenario.strict,
             rows=scenario.jobs,
         ).jobs  # fmt: skip
     with console.busy(f"sampling jobs from {', '.join(settings.folders)} ..."):

@@ -79,6 +79,7 @@ def tune(
     jobs: options.Jobs = None,
     columns: options.Columns = None,
     format: options.Format = None,
+    unpack_limit: options.UnpackLimit = None,
     strict: options.Strict = False,
     json: options.Json = False,
     force: Annotated[bool, typer.Option("--force", help="Start again, even if the folder contains a search.")] = False,

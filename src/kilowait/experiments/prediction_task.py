@@ -58,6 +58,8 @@ class PredictionTask:
     power: str | None = None
     utilization: str | None = None
     format: str | None = None
+    unpack_limit: str | None = None
+    """Largest size of the decompressed log, e.g. 64G; None: a quarter of the machine's memory."""
     columns: str | None = None
     strict: bool = False
     jobs: str | None = None
@@ -89,7 +91,14 @@ def load_dataset(task: PredictionTask) -> PredictionData:
     >>> load_dataset(PredictionTask("lublin:60:16")).dataset.target.name
     'runtime'
     """
-    workload = read_workload(task.trace, format=task.format, columns=task.columns, strict=task.strict, rows=task.jobs)
+    workload = read_workload(
+        task.trace,
+        format=task.format,
+        unpack_limit=task.unpack_limit,
+        columns=task.columns,
+        strict=task.strict,
+        rows=task.jobs,
+    )
     cluster, note = resolve_cluster(task.cluster, workload.jobs)
     jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history_source)
     if task.target not in ("power", "energy"):

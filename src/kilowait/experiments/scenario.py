@@ -67,6 +67,8 @@ class Scenario:
     jobs: str | None = None
     """Rows of the trace; None: all."""
     format: str | None = None
+    unpack_limit: str | None = None
+    """Largest size of the decompressed log, e.g. 64G; None: a quarter of the machine's memory."""
     columns: str | None = None
     strict: bool = False
     runtime_predictor: str | None = None
@@ -213,7 +215,12 @@ def prepare_scenario(
     predictors. `progress` is called after every fit of a predictor.
     """
     workload = read_workload(
-        scenario.trace, format=scenario.format, columns=scenario.columns, strict=scenario.strict, rows=scenario.jobs
+        scenario.trace,
+        format=scenario.format,
+        unpack_limit=scenario.unpack_limit,
+        columns=scenario.columns,
+        strict=scenario.strict,
+        rows=scenario.jobs,
     )
     cluster, note = resolve_cluster(scenario.cluster, workload.jobs)
     check_controls_supported(scenario.power_controls, cluster)

@@ -17,6 +17,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
+from kilowait.compression import parse_size
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.saved_predictor import SavedPredictor
 from kilowait.jobs import JobTable
@@ -86,9 +87,15 @@ class Workload:
 
 
 def read_workload(
-    trace: str, *, format: str | None = None, columns: str | None = None, strict: bool = False, rows: str | None = None
+    trace: str,
+    *,
+    format: str | None = None,
+    unpack_limit: str | None = None,
+    columns: str | None = None,
+    strict: bool = False,
+    rows: str | None = None,
 ) -> Workload:
-    """Read or generate the jobs of a trace, and select rows.
+    """Read or generate the jobs of a trace, and select rows; `unpack_limit` is a size in bytes, or such as 64G.
 
     >>> len(read_workload("lublin:50:16:0.8:3", rows="10:30").jobs)
     20
@@ -100,7 +107,8 @@ def read_workload(
         workload = Workload(_synthetic(trace))
     else:
         mapping = None if columns is None else parse_columns(columns)
-        jobs, report = read_trace_with_report(trace, format=format, columns=mapping, strict=strict)
+        limit = None if unpack_limit is None else parse_size(unpack_limit)
+        jobs, report = read_trace_with_report(trace, format=format, columns=mapping, strict=strict, unpack_limit=limit)
         workload = Workload(jobs, report, trace_sha256(trace))
     if selection is None:
         return workload

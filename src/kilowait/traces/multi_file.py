@@ -84,7 +84,7 @@ def _parts(files: list[Path], report: CleaningReport, unpack_limit: int | None) 
         if size > limit:
             raise TraceError(
                 f"the files up to {file} have {size:,} bytes, more than the limit of {size_text(limit)} ({limit:,} "
-                "bytes); if they are right, raise the limit with unpack_limit= (--unpack-limit)"
+                f"bytes); if they are right, raise the limit with unpack_limit={2 * size}"
             )
         data = as_utf8(data, report)
         refuse_binary(data)

@@ -18,6 +18,8 @@ def show_description(trace: str, facts: dict[str, Any], report: CleaningReport |
     """Print the result of `kilowait.traces.describe` and the cleaning report."""
     console.title(trace)
     rows = [("format", facts["format"] or "synthetic")]
+    if report is not None:
+        rows.append(("read as", f"{report.format}: {report.format_reason}"))
     size = facts["machine_nodes"]
     rows.append(("cluster", console.count(size, "node") if size else "not stated"))
     rows.append(("jobs", f"{facts['jobs']:,}"))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.sample_files import OPEN_FILE, PARQUET_FILE, complete_bytes
+from kilowait.telemetry.meters.sample_files import OPEN_FILE, PARQUET_FILE, complete_bytes, unguarded_batch
 
 __all__ = ["MeterSamples", "SampleFiles"]
 
@@ -174,7 +174,7 @@ def _batches(path: Path, unusable_rows: Counter[str]) -> Iterator[Any]:
     with pc.open_csv(
         pa.BufferReader(text), parse_options=pc.ParseOptions(invalid_row_handler=skip), convert_options=convert
     ) as reader:
-        yield from reader
+        yield from map(unguarded_batch, reader)
 
 
 def _known_columns(names: Sequence[str]) -> list[str]:

@@ -20,10 +20,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
+from kilowait.csv_text import guarded, unguarded
 from kilowait.errors import InputError, MeterError, UnknownNameError
 from kilowait.files import atomic_file, output_lock
 
-__all__ = ["OPEN_FILE", "PARQUET_FILE", "Recorder", "Row", "complete_bytes", "open_recorder"]
+__all__ = ["OPEN_FILE", "PARQUET_FILE", "Recorder", "Row", "complete_bytes", "open_recorder", "unguarded_batch"]
 
 Row = tuple[str | float, ...]
 """Cells by the meter's columns; the first is the time in Unix seconds."""
@@ -79,6 +80,18 @@ def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
     return {
         name: timestamp if name == "time" else pa.string() if name in TEXT_COLUMNS else pa.float64() for name in columns
     }
+
+
+def unguarded_batch(batch: Any) -> Any:
+    """A batch of rows of a CSV file of samples, its texts without the guards against formulas (`kilowait.csv_text`)."""
+    import pyarrow as pa
+
+    for at, name in enumerate(batch.schema.names):
+        if name in TEXT_COLUMNS:
+            encoded = batch.column(at).dictionary_encode()
+            texts = pa.array([unguarded(text) for text in encoded.dictionary.to_pylist()], pa.string())
+            batch = batch.set_column(at, name, texts.take(encoded.indices))
+    return batch
 
 
 def complete_bytes(file: int) -> int:
@@ -227,7 +240,7 @@ def _convert_to_parquet(path: Path, columns: tuple[str, ...]) -> None:
                     pq.ParquetWriter(temporary, pa.schema(types), compression="zstd") as out,
                 ):
                     for batch in reader:
-                        out.write_batch(batch)
+                        out.write_batch(unguarded_batch(batch))
                         rows += batch.num_rows
                 if not rows:
                     raise _NoRowsError
@@ -251,7 +264,7 @@ def _write_all(file: int, text: str) -> None:
 def _cells(row: Row) -> list[str]:
     return [
         _moment(row).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        *(cell if isinstance(cell, str) else _number(float(cell)) for cell in row[1:]),
+        *(guarded(cell) if isinstance(cell, str) else _number(float(cell)) for cell in row[1:]),
     ]
 
 

@@ -197,8 +197,8 @@ def _arrow(data: bytes, unpack_limit: int | None) -> Any:
         if size > limit:
             raise TraceError(
                 f"this Parquet file ({len(data):,} bytes, {meta.num_rows:,} rows) decompresses to {size:,} bytes, more "
-                f"than the limit of {size_text(limit)} ({limit:,} bytes); if the file is right, raise the limit with "
-                "unpack_limit= (--unpack-limit)"
+                f"than the limit of {size_text(limit)} ({limit:,} bytes); if the file is right, raise the limit "
+                f"with unpack_limit={2 * size}"
             )
         return file.read()
     except (pa.ArrowException, OSError, ValueError) as problem:

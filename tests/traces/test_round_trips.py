@@ -1,0 +1,93 @@
+"""Every real log, written as CSV, Parquet and SWF, is read back as the same table, as far as the format holds it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kilowait.jobs import JobTable
+from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.traces import read_trace_with_report, write_trace
+
+LINES = 10_000
+"""Lines of each log that are read."""
+MORE_LINES = {"google2011/task_events/part-00000-of-00500.csv.gz": 60_000}
+"""Where the first events are all submissions."""
+NOT_LOGS = {
+    "gpu/acme/acme_empirical_cdfs.csv.gz": "measurements of power",
+    "gpu/acme/cluster_summary.csv.gz": "a list of clusters",
+    "gpu/alibaba_v2023/openb_node_list_all_node.csv.gz": "a list of nodes",
+    "gpu/alibaba_v2023/openb_node_list_gpu_node.csv.gz": "a list of nodes",
+    "gpu/alibaba_v2026_spot/node_info_df.csv.gz": "a list of nodes",
+    "gpu/gavel_throughputs.json.gz": "throughputs",
+    "gpu/helios/helios_cluster_summary.csv.gz": "a list of clusters",
+    "site/micro_cluster/jobs500.csv.gz": "names of columns that must be mapped",
+    "site/micro_cluster/jobs500.swf.gz": "separated by semicolons, which is not SWF",
+}
+FOLDERS = ("swf", "alcf", "alcf_djc", "slurm", "gpu", "google2011", "site")
+SWF_COLUMNS = frozenset(
+    "job_id submit_s wait_s runtime_s nodes estimate_s memory_mb status user account name queue after_id think_s "
+    "cancel_s".split()
+)
+
+
+def logs() -> list[str]:
+    """All files of the data that are logs; one name that is skipped if there are no data."""
+    named = os.environ.get("KILOWAIT_DATA")
+    if not named:
+        return ["no data"]
+    root = Path(named)
+    files = (str(path.relative_to(root)) for folder in FOLDERS for path in (root / folder).rglob("*.gz"))
+    return sorted(name for name in files if name not in NOT_LOGS)
+
+
+def named_cells(jobs: JobTable, name: str) -> list[str]:
+    """The names in a column; a number without a name is its own name."""
+    labels = jobs.labels.get(name)
+    return ["" if code < 0 else labels[code] if labels else str(code) for code in jobs.column(name).tolist()]
+
+
+def differing(read_back: JobTable, jobs: JobTable, columns: list[str]) -> list[str]:
+    """Columns whose values differ."""
+    return [
+        name
+        for name in columns
+        if (
+            named_cells(read_back, name) != named_cells(jobs, name)
+            if name in LABEL_COLUMNS
+            else not np.array_equal(read_back.column(name), jobs[name], equal_nan=jobs[name].dtype.kind == "f")
+        )
+    ]
+
+
+@pytest.mark.parametrize("never_ran", ["drop", "keep"])
+@pytest.mark.parametrize("name", logs())
+def test_written_log_is_read_back(data_dir: Path, tmp_path: Path, name: str, never_ran: str) -> None:
+    head = tmp_path / "head"
+    with gzip.open(data_dir / name) as file:
+        head.write_bytes(b"".join(islice(file, MORE_LINES.get(name, LINES))))
+    jobs, _ = read_trace_with_report(head, never_ran=never_ran)  # type: ignore[arg-type]
+    for suffix in ("csv", "parquet", "swf"):
+        path = tmp_path / f"written.{suffix}"
+        write_trace(jobs, path)
+        read_back, report = read_trace_with_report(path, never_ran=never_ran)  # type: ignore[arg-type]
+        assert report.format == suffix
+        assert len(read_back) == len(jobs)
+        assert report.dropped == 0
+        columns = list(jobs.columns)
+        if suffix == "swf":
+            columns = [column for column in columns if column in SWF_COLUMNS and held_by_swf(jobs, column)]
+        assert differing(read_back, jobs, columns) == []
+
+
+def held_by_swf(jobs: JobTable, column: str) -> bool:
+    """SWF holds numbers and names of queues; of a job that never ran it holds one time, and a status if it has one."""
+    if column in jobs.labels:
+        return column == "queue"
+    never_ran = bool((np.isfinite(jobs.column("cancel_s")) & (jobs["runtime_s"] == 0)).any())
+    return not (never_ran and column in ("wait_s", "status"))
