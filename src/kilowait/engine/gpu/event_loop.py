@@ -26,13 +26,26 @@ from kilowait.engine.gpu.state import (
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "MAX_IDLE_ROUNDS", "MAX_STARTS", "advance", "due", "run"]
+__all__ = [
+    "ALL_JOBS_ENDED",
+    "BUFFER_FULL",
+    "MAX_IDLE_ROUNDS",
+    "MAX_STARTS",
+    "advance",
+    "due",
+    "most_fruitless",
+    "run",
+]
 
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
 
 MAX_STARTS = 10_000
 """Maximum number of starts of a job; more indicates endless preemption."""
+
+MAX_FRUITLESS = 1_000
+"""Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates endless
+preemption."""
 
 MAX_IDLE_ROUNDS = 10_000
 """Maximum number of consecutive round ticks without another event to come; more indicates that no job will start."""
@@ -157,6 +170,7 @@ def _finish(s: Any, job: int) -> None:
     release_allocation(s, job)
     job_state.done = job_state.run_s
     job_state.status = DONE
+    s.clock[0].fruitless = 0
 
 
 @kernel
@@ -187,15 +201,31 @@ def due(s: Any) -> bool:
     return has_jobs and (k.is_round_tick or not k.rounds)
 
 
+@kernel
+def _is_endless_preemption(s: Any) -> bool:
+    """Whether a job has started too often, or too many segments in succession have kept no work."""
+    k = s.clock[0]
+    return k.max_starts > MAX_STARTS or k.fruitless > MAX_FRUITLESS + 10 * len(s.job_state)
+
+
+def most_fruitless(jobs: int) -> int:
+    """Maximum number of segments in succession that keep no work, in a run of this many jobs.
+
+    >>> most_fruitless(200)
+    3000
+    """
+    return MAX_FRUITLESS + 10 * jobs
+
+
 def run(t: Any, score: Any, parameters: Any) -> int:
     """Run events and scheduling passes until the end (ALL_JOBS_ENDED) or until arrays must grow (BUFFER_FULL)."""
     s = gpu_state_without_refcount(t)
     k = s.clock[0]
     status = MOVED
-    while status == MOVED and k.bad_score == 0 and k.max_starts <= MAX_STARTS:
+    while status == MOVED and k.bad_score == 0 and not _is_endless_preemption(s):
         status = advance(s, score, parameters)
         if status == MOVED:
             if due(s):
                 schedule(s, score, parameters)
             update_rates(s)
-    return ALL_JOBS_ENDED if k.bad_score != 0 or k.max_starts > MAX_STARTS else status
+    return ALL_JOBS_ENDED if k.bad_score != 0 or _is_endless_preemption(s) else status

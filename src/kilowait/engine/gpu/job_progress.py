@@ -18,6 +18,7 @@ __all__ = [
     "close_segment",
     "done_at",
     "checkpointed_work",
+    "keep_work",
     "preempt",
     "release",
     "update_rates",
@@ -261,6 +262,14 @@ def preempt(s: Any, job: int) -> None:
         k.events += 1
 
 
+@kernel
+def keep_work(s: Any, job: int, preserved: float) -> None:
+    """The job's work after a preempted or migrated segment; count segments in succession that add none."""
+    job_state = s.job_state[job]
+    s.clock[0].fruitless = 0 if preserved > job_state.done_at_start else s.clock[0].fruitless + 1
+    job_state.done = preserved
+
+
 @noinline
 def release(s: Any, job: int) -> None:
     """End a preempted segment: release its nodes and requeue the job with its checkpointed work."""
@@ -270,5 +279,5 @@ def release(s: Any, job: int) -> None:
     preserved = checkpointed_work(job_state, done)
     close_segment(s, job, PREEMPTED, done, done - preserved)
     release_allocation(s, job)
-    job_state.done = preserved
+    keep_work(s, job, preserved)
     enqueue(s, job)

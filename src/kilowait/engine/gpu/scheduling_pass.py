@@ -10,6 +10,7 @@ from kilowait.engine.gpu.job_progress import (
     checkpointed_work,
     close_segment,
     done_at,
+    keep_work,
     preempt,
     release_allocation,
     speed_at,
@@ -266,6 +267,6 @@ def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
     release_allocation(s, job)
     _swap_saved_place(s, job)
     reallocate(s, job)
-    job_state.done = preserved
+    keep_work(s, job, preserved)
     begin_segment(s, job, delay)
     return True

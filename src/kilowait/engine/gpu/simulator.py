@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import node_types
-from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, MAX_STARTS
+from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, MAX_STARTS, most_fruitless
 from kilowait.engine.gpu.feasible_types import feasible_types
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
 from kilowait.engine.gpu.jit_entry import compiled_gpu_kernel, compiled_gpu_score
@@ -144,10 +144,10 @@ class GpuSimulator:
         if k.bad_score != 0:
             job = self.table["job_id"][k.bad_score - 1]
             raise InputError(f"policy {self.policy.name!r} gave job {job} a score that is not a number")
-        if k.max_starts > MAX_STARTS:
+        if k.max_starts > MAX_STARTS or k.fruitless > most_fruitless(len(self.table)):
             job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
-                f"policy {self.policy.name!r} has started job {job} more than {MAX_STARTS} times by {k.now:g} s: jobs "
+                f"policy {self.policy.name!r} has started job {job} {int(k.max_starts):,} times by {k.now:g} s: jobs "
                 "preempt each other and lose their work; give min_run_before_preempt_s, a longer round_interval_s, or "
                 "checkpoints that preserve it"
             )

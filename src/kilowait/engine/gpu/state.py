@@ -75,6 +75,7 @@ RUN_STATE = np.dtype(
         ("attempt", np.int64),  # number of placement attempts
         ("passes", np.int64),  # number of scheduling passes
         ("max_starts", np.int64),  # of any job
+        ("fruitless", np.int64),  # segments since the last one whose work was kept; they were preempted or migrated
         ("first_new_segment", np.int64),  # segments from here on were started in this pass
         ("bad_score", np.int64),
         ("placement", np.int64),
