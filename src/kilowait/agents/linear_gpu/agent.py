@@ -51,7 +51,13 @@ VERSION_1_FORMAT = "kilowait linear agent of placed nodes"
 VERSION = 2
 _FIELDS = {
     "gpu_settings": Record(
-        {}, {"preempt": Flag(), "migrate": Flag(), "placement": Text(), "round_interval_s": Either(Number(0, 0), Number(1, 1e12))}
+        {},
+        {
+            "preempt": Flag(),
+            "migrate": Flag(),
+            "placement": Text(),
+            "round_interval_s": Either(Number(0, 0), Number(1, 1e12)),
+        },
     )
 }
 
