@@ -7,7 +7,6 @@ uniformly from this simplex (Dirichlet(1, ..., 1)).
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.envs.random_state import random_state_bytes, restore_random_state
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
@@ -158,8 +158,7 @@ class EpisodePreferences:
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """The state, for `restore`."""
-        state = repr(self._random.bit_generator.state).encode()
-        return {"preferences": self.weights.copy(), "preferences.random": np.frombuffer(state, np.uint8).copy()}
+        return {"preferences": self.weights.copy(), "preferences.random": random_state_bytes(self._random)}
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Restore a snapshot; returns its other entries."""
@@ -168,7 +167,7 @@ class EpisodePreferences:
                 "the snapshot has no preferences of these terms; make the environment with the same arguments"
             )
         self.weights[:] = saved["preferences"]
-        self._random.bit_generator.state = ast.literal_eval(saved["preferences.random"].tobytes().decode())
+        restore_random_state(self._random, saved["preferences.random"])
         self._update()
         return {name: array for name, array in saved.items() if not name.startswith("preferences")}
 

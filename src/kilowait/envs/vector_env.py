@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -25,6 +24,7 @@ from kilowait.envs.custom_functions import CustomFunctions, Feature, check_featu
 from kilowait.envs.observation_spec import ObservationSpec, preference_summary
 from kilowait.envs.pickled_env import pickled_state, restore_pickled_state
 from kilowait.envs.preferences import EpisodePreferences, Preferences
+from kilowait.envs.random_state import random_state_bytes, restore_random_state
 from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -299,10 +299,9 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that the next steps depend on, as plain arrays, for `restore`."""
-        state = repr(self._random.bit_generator.state).encode()
         preferences = {} if self.episode_preferences is None else self.episode_preferences.snapshot()
         custom = {} if self.custom is None else self.custom.snapshot()
-        random = {"random": np.frombuffer(state, np.uint8).copy()}
+        random = {"random": random_state_bytes(self._random)}
         return {**self.simulator.snapshot(), **random, **preferences, **custom}
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> Observation:
@@ -310,7 +309,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         saved = saved if self.episode_preferences is None else self.episode_preferences.restore(saved)
         saved = saved if self.custom is None else self.custom.restore(saved)
         self.simulator.restore({name: array for name, array in saved.items() if name != "random"})
-        self._random.bit_generator.state = ast.literal_eval(saved["random"].tobytes().decode())
+        restore_random_state(self._random, saved["random"])
         return self._observe(self.copy)
 
     def __getstate__(self) -> dict[str, Any]:

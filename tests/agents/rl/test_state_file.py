@@ -156,3 +156,99 @@ def test_network_for_other_spec_is_an_error(tmp_path):
         load_network(path, Spec(slots=9))
     with pytest.raises(InputError, match="with features length_h, wait_h, present; this one has length_h, nodes:"):
         load_network(path, Spec(features=("length_h", "nodes")))
+
+
+def rewritten(path, change):
+    """Change the state of an agent's file and write it with a valid digest."""
+    state = read_state(path, "kilowait network")
+    change(state)
+    write_state(path, "kilowait network", state)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda s: s["config"]["sizes"].update(depth=10**6),
+            "config.sizes.depth is 1000000; it must be a whole number",
+        ),
+        (lambda s: s["config"]["sizes"].update(width=10**9), "config.sizes.width is 1000000000"),
+        (lambda s: s["config"]["sizes"].update(depth=60), "weights has other names than the network"),
+        (lambda s: s["config"]["sizes"].update(heads=5), "width 16 is not divisible by 5"),
+        (lambda s: s["config"]["sizes"].update(more=5), "config.sizes has the unknown field 'more'"),
+        (lambda s: s["config"].update(kind="fame"), "config.kind is 'fame'; it must be one of kernel"),
+        (lambda s: s["config"].update(head=None), "config.head is null"),
+        (lambda s: s["config"].update(atoms=3), "config has the unknown field 'atoms'"),
+        (lambda s: s.update(config=None), "config is null"),
+        (lambda s: s["spec"].update(slots=2**40), "spec.slots is 1099511627776"),
+        (lambda s: s["spec"].update(features="length"), "spec.features is 'length'"),
+        (lambda s: s["spec"].update(features=["x"]), "weights.body.job.weight is torch.float32 .16, 3.; the network"),
+        (lambda s: s.update(spec=[]), "spec is a list of 0"),
+        (lambda s: s.update(provenance="me"), "provenance is 'me'"),
+        (lambda s: s.update(weights=None), "weights has other names"),
+        (lambda s: s["weights"].popitem(), "weights has other names than the network, such as outputs"),
+        (
+            lambda s: s["weights"].update({"body.job.bias": torch.zeros(16, dtype=torch.float64)}),
+            "body.job.bias is torch.float64",
+        ),
+        (lambda s: s["weights"].update({"body.job.bias": 3}), "weights.body.job.bias is int"),
+        (
+            lambda s: s["weights"]["body.job.bias"].fill_(math.nan),
+            "weights.body.job.bias has values that are not finite",
+        ),
+    ],
+)
+def test_invalid_agents_are_errors(tmp_path, change, message):
+    path = save_network(network(Spec(), "kernel", width=16), tmp_path / "agent.pt")
+    rewritten(path, change)
+    with pytest.raises(InputError, match=rf"agent.pt.*{message}"):
+        load_network(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "its state has a list without a kind"),
+        ({"$dict": 3}, "'3', not a list"),
+        ({"$dict": [[["x"], 1]]}, "does not consist of names and values"),
+        ({"$dict": [["x", {"$code": "1"}]]}, "an object .'\\$code', not one of|an object '\\$code', not one of"),
+        (
+            {"$dict": [["x", {"$array": "/x"}], ["y", {"$array": "/x"}]]},
+            "names the array '/x', which is missing or was named",
+        ),
+        ({"$dict": [["x", {"$float": "1e999"}]]}, "the number '1e999'"),
+        ({"$dict": [["x", {"$strings": ["<U999999", [1000], ["x"] * 1000]}]]}, "strings of 3,999,996,000 bytes"),
+        ({"$dict": [["x", {"$strings": ["O", [1], ["x"]]}]]}, "strings of type 'O'"),
+        ({"$dict": [["x", {"$strings": ["<U1", [-1], ["x"]]}]]}, "an array of shape"),
+        ({"$dict": [["x", {"$records": ["/x", [["a", "O"]], [1]]}]]}, "a field of type 'O'"),
+        ({"$dict": [["x", {"$records": ["/x", [["a", "<f8"]], [2**50]]}]]}, "an array of shape"),
+        ({"$dict": [["x", {"$records": ["/x", [["a", "<f8"]], [7]]}]]}, "8 bytes for 7 records of 8 bytes"),
+        (3, "its state is not a dict"),
+    ],
+)
+def test_invalid_states_are_errors(tmp_path, content, message, monkeypatch):
+    def packed(state, arrays):
+        arrays["/x"] = np.zeros(8, np.uint8)
+        return content
+
+    monkeypatch.setattr(state_file, "packed_state", packed)
+    path = write_state(tmp_path / "s", "thing", {})
+    with pytest.raises(InputError, match=f"s is damaged: .*({message}).*train again"):
+        read_state(path, "thing")
+
+
+def test_offsets_beyond_the_file_are_errors(tmp_path):
+    path = write_state(tmp_path / "s", "thing", {"x": np.zeros(4), "y": np.ones(2)})
+    content = path.read_bytes()
+    for old, new in (
+        (b'"shape":[4]', b'"shape":[9]'),
+        (b'"data_offsets":[0,32]', b'"data_offsets":[8,40]'),
+        (b"F64", b"X64"),
+    ):
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+        with pytest.raises(InputError, match="is no thing, or is cut off"):
+            read_state(path, "thing")
+    path.write_bytes((2**62).to_bytes(8, "little") + content[8:])
+    with pytest.raises(InputError, match="shorter than its header says"):
+        read_state(path, "thing")

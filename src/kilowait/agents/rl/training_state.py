@@ -22,6 +22,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import check_spec, save_network
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol, check_vector
+from kilowait.agents.rl.state_checks import StateMismatch, check_like, check_part, check_progress
 from kilowait.agents.rl.state_file import read_state, write_state
 from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
 from kilowait.errors import InputError
@@ -125,22 +126,42 @@ class TrainingState:
         path = Path(resume)
         path = path / LAST_CHECKPOINT_FILE if path.is_dir() else path
         state = read_state(path, FORMAT)
+        try:
+            observation = self._restore(state, path)
+        except StateMismatch as problem:
+            raise InputError(f"{path}: {problem}; take an earlier one, or train again") from None
+        self.last_checkpoint = f"{path} (update {self.number})"
+        self._since = perf_counter()
+        return observation
+
+    def _restore(self, state: dict[str, Any], path: Path) -> ObservationArrays:
+        """Restore a state once all of it is checked; returns the observation."""
+        check_progress(state, str(path))
         check_spec(state["spec"], self.vec.spec_of_observation, path)
         self._check_identity(state["identity"], path)
         check_vector(self.vec, checkpoints=True)
-        self.vec.reset(seed=self.identity["seed"])  # some environments require a reset before restore
-        self.vec.restore(state["environment"])
+        if set(state["parts"]) != set(self.parts):
+            raise StateMismatch(f"parts has {', '.join(map(str, state['parts']))[:200]}, not {', '.join(self.parts)}")
+        current, _ = self.vec.reset(seed=self.identity["seed"])  # some environments require a reset before restore
         for name, part in self.parts.items():
-            part.load_state_dict(state["parts"][name])
+            check_part(part, state["parts"][name], f"parts.{name}", current)
+        if state.get("best_weights") is not None:
+            check_part(self.network, state["best_weights"], "best_weights", current)
+        check_like(state["observation"], dict(current), "observation")
+        check_like(state["environment"], self.vec.snapshot(), "environment", shapes=False)
+        self.vec.restore(state["environment"])
+        try:
+            for name, part in self.parts.items():
+                part.load_state_dict(state["parts"][name])
+        except RuntimeError as problem:
+            raise StateMismatch(f"parts.{name} cannot be restored ({problem})") from None
         self.number, self.steps, self.validations_without_best = (
             state["number"],
             state["steps"],
             state["validations_without_best"],
         )
-        self.best, self.best_weights = state["best"], state["best_weights"]
+        self.best, self.best_weights = state["best"], state.get("best_weights")
         self.history = [replace(Update(**update), of=self.updates) for update in state["history"]]
-        self.last_checkpoint = f"{path} (update {self.number})"
-        self._since = perf_counter()
         observation: ObservationArrays = state["observation"]
         return observation
 
