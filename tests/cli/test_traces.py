@@ -134,6 +134,6 @@ def test_format_and_its_reason_are_stated(kilowait, swf, tmp_path):
     converted = kilowait("traces", "convert", swf, tmp_path / "t.csv")
     assert f"{swf} is read as swf: " in converted.err
     described = kilowait("traces", "describe", tmp_path / "t.csv")
-    assert "read as" in described.out
+    assert "csv: its header has kilowait's" in described.out
     assert "csv: its header has kilowait's columns job_id, submit_s" in described.out
     assert "swf: it was given" in kilowait("traces", "describe", swf, "--format", "swf").out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 if TYPE_CHECKING:
     from kilowait.traces.anonymize import AnonymityCheck, AnonymizedLog, SuggestedRule
@@ -24,7 +25,9 @@ NAMES_SHOWN = 12
 """Maximum number of kept names that are shown for inspection."""
 
 
+@groups.with_groups
 def anonymize(
+    *,
     trace: options.Trace,
     out: Annotated[
         Path | None,
@@ -103,9 +106,7 @@ def anonymize(
         ),
     ] = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Anonymize a job log for publication: pseudonyms for users and projects, no job names, new job IDs.
@@ -119,7 +120,7 @@ def anonymize(
     if out is not None:
         anonymize.check_output_path(trace, out)
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, rows=jobs)
+        workload = read_workload(trace, **vars(log_format), rows=jobs)
     log = workload.jobs
     if workload.cleaning_report is not None and (
         workload.cleaning_report.dropped or workload.cleaning_report.corrected

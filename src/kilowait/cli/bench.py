@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -20,7 +21,9 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def bench(
+    *,
     trace: Annotated[
         str, typer.Argument(help="Job log or synthetic workload, as in kilowait simulate.")
     ] = "lublin:10000:256:1.06:1",
@@ -30,9 +33,7 @@ def bench(
     ] = "fcfs,sjf,saf,wfp3",
     on_oversized: options.OnOversized = "error",
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Measure simulated jobs per second on one core, on a job log or on a synthetic workload.
@@ -44,7 +45,7 @@ def bench(
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
 
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, rows=jobs)
+        workload = read_workload(trace, **vars(log_format), rows=jobs)
         machine, note = resolve_cluster(cluster, workload.jobs)
     if note is not None:
         console.note(note)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 from kilowait.cli.console import steps
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
@@ -24,8 +25,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def compare(
     context: typer.Context,
+    *,
     traces: Annotated[
         list[str],
         typer.Argument(
@@ -108,10 +111,7 @@ def compare(
         ),
     ] = True,
     cluster: options.Cluster = "auto",
-    backfill_order: options.BackfillOrder = None,
-    at_limit: options.AtLimit = "extend",
-    overrun: options.Overrun = None,
-    schedule_per: options.SchedulePer = "instant",
+    scheduling: groups.Scheduling,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -122,24 +122,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    gpu_type_order: options.GpuTypeOrder = None,
-    preempt: options.Preempt = None,
-    migrate: options.Migrate = None,
-    checkpoint_interval: options.CheckpointInterval = None,
-    checkpoint_load_time: options.CheckpointLoadTime = None,
-    checkpoint_write_time: options.CheckpointWriteTime = None,
-    preempt_grace: options.PreemptGrace = None,
-    preempt_min_runtime: options.PreemptMinRuntime = None,
-    round_interval: options.RoundInterval = None,
-    gpu_speeds: options.GpuSpeeds = "auto",
-    on_oversized: options.OnOversized = "error",
-    ignore_dependencies: options.IgnoreDependencies = False,
-    load: options.Load = None,
-    jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    gpu: groups.GpuScheduling,
+    changes: groups.WorkloadChanges,
+    log_format: groups.LogFormat,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,
     with_user_estimates: Annotated[
@@ -169,15 +154,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    weather: options.Weather = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.Cooling = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.Signals,
     workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,

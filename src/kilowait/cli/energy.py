@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 from kilowait.cli.console import steps
 
 app = typer.Typer(
@@ -77,8 +78,10 @@ def describe(
 
 
 @app.command(epilog=_CONTROLS_EPILOG)
+@groups.with_groups
 def controls(
     context: typer.Context,
+    *,
     trace: options.Trace,
     cluster: options.Cluster = "auto",
     power: Annotated[
@@ -124,23 +127,10 @@ def controls(
     placement: options.Placement = None,
     gpu_type_order: options.GpuTypeOrder = None,
     gpu_speeds: options.GpuSpeeds = "auto",
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    weather: options.Weather = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.Cooling = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.Signals,
     at_limit: options.AtLimit = "extend",
-    on_oversized: options.OnOversized = "error",
-    ignore_dependencies: options.IgnoreDependencies = False,
-    load: options.Load = None,
-    jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
+    changes: groups.WorkloadChanges,
+    log_format: groups.LogFormat,
     workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,

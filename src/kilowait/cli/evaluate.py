@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -19,8 +20,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def evaluate(
     context: typer.Context,
+    *,
     agent: Annotated[
         Path,
         typer.Argument(help="Agent written by kilowait train: its folder, agent.json or agent.pt.", show_default=False),
@@ -62,20 +65,10 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.CoolingWithoutWeather = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.AgentSignals,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,
     json: options.Json = False,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 __all__ = ["app", "show_front"]
 
@@ -24,8 +25,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def pareto(
     context: typer.Context,
+    *,
     agent: Annotated[
         Path,
         typer.Argument(
@@ -68,20 +71,10 @@ def pareto(
             show_default=False,
         ),
     ] = None,
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.CoolingWithoutWeather = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.AgentSignals,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Run a multi-objective agent under many preferences on the last jobs of a log and print its objectives.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kilowait.cli import console, options, predict_report
+from kilowait.cli import option_groups as groups
 
 if TYPE_CHECKING:
     from kilowait.experiments.prediction_task import PredictionData, PredictionTask
@@ -99,8 +100,10 @@ Example:
 
 
 @app.command(epilog=_FEATURES)
+@groups.with_groups
 def features(
     context: typer.Context,
+    *,
     trace: options.Trace,
     out: Table,
     target: Target = "runtime",
@@ -110,10 +113,7 @@ def features(
     power: PowerModel = None,
     utilization: options.Utilization = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
 ) -> None:
     """Write a table of prediction features, one row per job, with the target values.
 
@@ -133,8 +133,10 @@ def features(
 
 
 @app.command(epilog=_SCORE)
+@groups.with_groups
 def score(
     context: typer.Context,
+    *,
     trace: options.Trace,
     models: Annotated[
         str | None,
@@ -165,10 +167,7 @@ def score(
     seed: Seed = 0,
     threads: Threads = 1,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Compare prediction models on a log by walk-forward validation.
@@ -210,8 +209,10 @@ def score(
 
 
 @app.command(epilog=_FIT)
+@groups.with_groups
 def fit(
     context: typer.Context,
+    *,
     trace: options.Trace,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the predictor.", show_default=False)
@@ -237,10 +238,7 @@ def fit(
     seed: Seed = 0,
     threads: Threads = 1,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -279,18 +277,17 @@ def fit(
 
 
 @app.command(epilog=_APPLY)
+@groups.with_groups
 def apply(
     context: typer.Context,
+    *,
     folder: Folder,
     trace: options.Trace,
     out: Table,
     history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
     from kilowait.experiments.prediction_task import (
@@ -309,8 +306,10 @@ def apply(
 
 
 @app.command(epilog=_EXPLAIN)
+@groups.with_groups
 def explain(
     context: typer.Context,
+    *,
     folder: Folder,
     trace: options.Trace,
     job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
@@ -319,10 +318,7 @@ def explain(
     features: Annotated[
         int, typer.Option("--features-shown", metavar="N", min=1, help="Number of features to show.")
     ] = 8,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Explain the prediction for one job: value, quantiles, and the most important features."""

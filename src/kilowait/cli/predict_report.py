@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 __all__ = ["EPILOG", "report"]
 
@@ -17,8 +18,10 @@ Examples:
   kilowait predict report log.swf.gz --jobs 8000 --job 4711 --job 4712 --out runs/why"""
 
 
+@groups.with_groups
 def report(
     context: typer.Context,
+    *,
     trace: options.Trace,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for kilowait report.", show_default=False)
@@ -33,10 +36,7 @@ def report(
     ] = 0,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -22,8 +23,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def simulate(
     context: typer.Context,
+    *,
     trace: options.Trace,
     cluster: options.Cluster = "auto",
     policy: Annotated[
@@ -47,29 +50,11 @@ def simulate(
             show_default=False,
         ),
     ] = None,
-    backfill_order: options.BackfillOrder = None,
-    at_limit: options.AtLimit = "extend",
-    overrun: options.Overrun = None,
-    schedule_per: options.SchedulePer = "instant",
+    scheduling: groups.Scheduling,
     placement: options.Placement = None,
-    gpu_type_order: options.GpuTypeOrder = None,
-    preempt: options.Preempt = None,
-    migrate: options.Migrate = None,
-    checkpoint_interval: options.CheckpointInterval = None,
-    checkpoint_load_time: options.CheckpointLoadTime = None,
-    checkpoint_write_time: options.CheckpointWriteTime = None,
-    preempt_grace: options.PreemptGrace = None,
-    preempt_min_runtime: options.PreemptMinRuntime = None,
-    round_interval: options.RoundInterval = None,
-    gpu_speeds: options.GpuSpeeds = "auto",
-    on_oversized: options.OnOversized = "error",
-    ignore_dependencies: options.IgnoreDependencies = False,
-    load: options.Load = None,
-    jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    gpu: groups.GpuScheduling,
+    changes: groups.WorkloadChanges,
+    log_format: groups.LogFormat,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,
     power: options.Power = None,
@@ -84,15 +69,7 @@ def simulate(
         ),
     ] = "none",
     gpu_power_cap: options.GpuPowerCap = None,
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    weather: options.Weather = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.Cooling = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.Signals,
     by: options.ByClass = None,
     json: options.Json = False,
     out: options.Out = None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options, synth_score
+from kilowait.cli import option_groups as groups
 from kilowait.cli.train_resume import resumable, state_folder
 
 app = typer.Typer(
@@ -54,8 +55,10 @@ def _progress() -> Iterator[Callable[[str, float], None]]:
 
 
 @app.command(epilog=_FIT)
+@groups.with_groups
 def fit(
     context: typer.Context,
+    *,
     trace: options.Trace,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the generator.")],
     model: Annotated[
@@ -82,10 +85,7 @@ def fit(
         bool, typer.Option("--resume", help="Resume an interrupted fit from its last checkpoint.")
     ] = False,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     force: options.Force = False,
 ) -> None:
     """Fit a generator of synthetic workloads to a log.
@@ -101,9 +101,7 @@ def fit(
 
     hyperparameters = None if settings is None else parse_settings(settings)
     with console.busy(f"reading {trace} ..."):
-        workload = read_workload(
-            trace, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict, rows=jobs
-        )
+        workload = read_workload(trace, **vars(log_format), rows=jobs)
     state = state_folder(context, out, resume=resume, force=force)
     with _progress() as progress, resumable(state, resume=resume):
         manifest = workload.provenance(trace, console.command(context), console.today())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 if TYPE_CHECKING:
     from kilowait.telemetry.carbon import FetchResult
@@ -293,7 +294,9 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
 
 
 @app.command(epilog=_LABEL)
+@groups.with_groups
 def label(
+    *,
     samples: Annotated[
         list[Path],
         typer.Argument(metavar="SAMPLES...", help="Files and folders written by kilowait telemetry gpu and cpu."),
@@ -353,10 +356,7 @@ def label(
         ),
     ] = None,
     log_start: options.LogStart = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: options.Json = False,
 ) -> None:
@@ -376,7 +376,7 @@ def label(
     sharing = EnergySplit(share, idle, node_cores, node_gpus)
     with console.status() as update:
         update(f"reading {jobs} ...")
-        log = read_workload(jobs, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict).jobs
+        log = read_workload(jobs, **vars(log_format)).jobs
         update(f"reading {console.count(len(samples), 'file')} of samples ...")
         labelled = label_energy(
             log,

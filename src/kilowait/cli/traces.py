@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 from kilowait.cli.anonymize import EXAMPLES, anonymize
 
 app = typer.Typer(
@@ -35,13 +36,12 @@ Example:
 
 
 @app.command(epilog=_DESCRIBE)
+@groups.with_groups
 def describe(
+    *,
     traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
     cluster: options.Cluster = "auto",
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
@@ -51,7 +51,7 @@ def describe(
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
-            workload = read_workload(trace, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict)
+            workload = read_workload(trace, **vars(log_format))
         nodes = None if cluster == "auto" else resolve_cluster(cluster, workload.jobs)[0].nodes
         facts.append({"trace": trace, **described(workload.jobs, workload.cleaning_report, nodes=nodes)})
         if not json:
@@ -65,7 +65,9 @@ def describe(
 
 
 @app.command(epilog=_CONVERT)
+@groups.with_groups
 def convert(
+    *,
     source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.WORKLOAD_SYNTAX}.")],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write; compressed if its name ends in .gz or .zst.")
@@ -81,19 +83,14 @@ def convert(
     cluster: options.Cluster = "auto",
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
     from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_cluster
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
-        workload = read_workload(
-            source, format=format, unpack_limit=unpack_limit, columns=columns, strict=strict, rows=jobs
-        )
+        workload = read_workload(source, **vars(log_format), rows=jobs)
         machine, text = resolve_cluster(cluster, workload.jobs)
         if text is not None:
             console.note(text)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kilowait.cli import console, options, train_synthetic
+from kilowait.cli import option_groups as groups
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -32,8 +33,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def train(
     context: typer.Context,
+    *,
     trace: options.OptionalTrace = None,
     out: Annotated[
         Path | None,
@@ -197,20 +200,10 @@ def train(
             "slowest state it may choose), budget=80%; all: every control that the cluster supports.",
         ),
     ] = "all",
-    carbon: options.Carbon = None,
-    price: options.Price = None,
-    carbon_scope: options.CarbonScope = "life-cycle",
-    cooling: options.CoolingWithoutWeather = None,
-    utilization: options.Utilization = None,
-    forecast: options.Forecast = "perfect",
-    log_start: options.LogStart = None,
-    repeat_signals: options.RepeatSignals = False,
+    signals: groups.AgentSignals,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     runtime_predictor: options.RuntimePredictor = None,
     prediction_features: Annotated[
         bool,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kilowait.cli import console, options
+from kilowait.cli import option_groups as groups
 
 if TYPE_CHECKING:
     from kilowait.experiments.tuning_folder import TuningTrial
@@ -22,8 +23,10 @@ Examples:
 
 
 @app.command(epilog=_EPILOG)
+@groups.with_groups
 def tune(
     context: typer.Context,
+    *,
     trace: options.Trace,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for best.toml, results.json and study.db.")
@@ -77,10 +80,7 @@ def tune(
     ] = False,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    columns: options.Columns = None,
-    format: options.Format = None,
-    unpack_limit: options.UnpackLimit = None,
-    strict: options.Strict = False,
+    log_format: groups.LogFormat,
     json: options.Json = False,
     force: Annotated[bool, typer.Option("--force", help="Start again, even if the folder contains a search.")] = False,
 ) -> None:

@@ -17,9 +17,8 @@ _STATUS = {-1: "unknown", 0: "failed", 1: "ok", 5: "cancelled"}
 def show_description(trace: str, facts: dict[str, Any], report: CleaningReport | None) -> None:
     """Print the result of `kilowait.traces.describe` and the cleaning report."""
     console.title(trace)
-    rows = [("format", facts["format"] or "synthetic")]
-    if report is not None:
-        rows.append(("read as", f"{report.format}: {report.format_reason}"))
+    format = facts["format"] or "synthetic"
+    rows = [("format", format if report is None else f"{format}: {report.format_reason}")]
     size = facts["machine_nodes"]
     rows.append(("cluster", console.count(size, "node") if size else "not stated"))
     rows.append(("jobs", f"{facts['jobs']:,}"))

@@ -26,16 +26,7 @@ from kilowait.engine.gpu.state import (
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = [
-    "ALL_JOBS_ENDED",
-    "BUFFER_FULL",
-    "MAX_IDLE_ROUNDS",
-    "MAX_STARTS",
-    "advance",
-    "due",
-    "most_fruitless",
-    "run",
-]
+__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "MAX_IDLE_ROUNDS", "MAX_STARTS", "advance", "due", "most_fruitless", "run"]
 
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
