@@ -8,9 +8,9 @@ import time
 from multiprocessing.connection import Connection
 
 import pytest
+from benchmarks.fuzz_gpu_policies import Finding
 
 from benchmarks import fuzz_gpu_policies
-from benchmarks.fuzz_gpu_policies import Finding
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.errors import InputError
 

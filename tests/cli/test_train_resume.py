@@ -34,7 +34,10 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
         process.communicate()
     assert process.returncode == -signal.SIGKILL and not killed.exists()
     assert 0 < len(json.loads(state.read_text())["state"]["history"]) < 40
-    assert "--resume, or start again with --force" in kilowait(*train_args(killed)).error()
+    refused = kilowait(*train_args(killed))
+    takeover, error = refused.err.splitlines()
+    assert takeover.startswith(f"took over the lock of {killed} from user ") and f"process {process.pid}" in takeover
+    assert refused.status == 2 and "--resume, or start again with --force" in error
     result = kilowait(*train_args(killed), "--resume")
     assert "resuming the training" in result.err and "40 of 40" in result.err
     assert (killed / "agent.json").read_bytes() == (uninterrupted / "agent.json").read_bytes()

@@ -167,18 +167,15 @@ def compare(
     are written to a folder for kilowait report; an interrupted comparison resumes from it.
     """
     from kilowait.cli.output.compare import show_comparisons
-    from kilowait.evaluation.storage import check_writable
+    from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.gpu_options import default_backfill
     from kilowait.experiments.policy_configs import make_policy_configs, parse_names
     from kilowait.experiments.scenario_inputs import all_node_level
     from kilowait.experiments.window_options import parse_window_options
-    from kilowait.files import output_lock
 
-    context.with_resource(output_lock(out))
-    if out is not None:
-        check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     traces = list(dict.fromkeys(traces))
     node_level = all_node_level(cluster, traces)
     metric = metric or planning.default_metric(node_level)
@@ -203,6 +200,8 @@ def compare(
         update(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
     cache = None if out is None else ready.cell_cache(out)
+    if cache is not None:
+        cache.check_unused(force=force)
     with steps(ready.cell_count) as step:
         try:
             comparisons = planning.run(

@@ -142,16 +142,13 @@ def controls(
     lower bound is the energy of the work alone: every job in its most efficient DVFS state, no idle nodes.
     """
     from kilowait.cli.output.energy import show_controls
-    from kilowait.evaluation.storage import check_writable
+    from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import summarize_comparison
     from kilowait.experiments.gpu_options import default_backfill
     from kilowait.experiments.scenario_inputs import is_node_level
-    from kilowait.files import output_lock
 
-    context.with_resource(output_lock(out))
-    if out is not None:
-        check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None:
         power_controls = options.power_controls_or_caps(power_controls or "none", gpu_power_cap)
     backfill = backfill or default_backfill(is_node_level(cluster, trace))
@@ -159,6 +156,8 @@ def controls(
     with console.busy(f"reading {trace} ..."):
         ready = planning.prepare_control_comparison(scenario, policy, backfill, power_controls)
     cache = None if out is None else ready.cell_cache(out)
+    if cache is not None:
+        cache.check_unused(force=force)
     with steps(ready.cell_count) as step:
         comparison = planning.run(
             ready, workers=workers, cache=cache, progress=lambda cell, ran: step(ready.policies[cell[1]].label, True)

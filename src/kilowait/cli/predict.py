@@ -247,14 +247,12 @@ def fit(
     The last tenth of the jobs is not used for training but for measuring errors and calibrating bounds.
     """
     from kilowait.cli.output.predict import show_card
-    from kilowait.evaluation.storage import check_writable
+    from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.prediction_task import fit_predictor, save_predictor
-    from kilowait.files import output_lock
     from kilowait.predict.models import PredictionModel
 
     prediction_model = PredictionModel.of(model)
-    context.with_resource(output_lock(out))
-    check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     loaded = _prepared(_task(context, trace))
     with console.status() as update:
         update(f"fitting {prediction_model.text} ...")

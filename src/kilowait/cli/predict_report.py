@@ -47,13 +47,11 @@ def report(
     of job and over time, important features, and explanations of single jobs.
     """
     from kilowait.cluster.toml import to_dict
-    from kilowait.evaluation.storage import check_writable
+    from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
     from kilowait.experiments.scenario import prepare_scenario
-    from kilowait.files import output_lock
 
-    context.with_resource(output_lock(out))
-    check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     scenario = options.scenario_from_options(context, trace)
     with console.status() as update:
         update(f"reading {trace} ...")

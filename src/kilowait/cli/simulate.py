@@ -83,16 +83,13 @@ def simulate(
     """
     from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
-    from kilowait.evaluation.storage import check_writable, save_run
+    from kilowait.evaluation.storage import save_run, writable_folder
     from kilowait.experiments.energy_results import accounts_to_dict
     from kilowait.experiments.gpu_results import summarize_gpu_run
     from kilowait.experiments.scenario import run_scenario
     from kilowait.experiments.scenario_inputs import parse_backfill
-    from kilowait.files import output_lock
 
-    context.with_resource(output_lock(out))
-    if out is not None:
-        check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None and "," in gpu_power_cap:
         raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
     scenario = options.scenario_from_options(

@@ -67,15 +67,12 @@ def score(
     written to a folder for kilowait report, without the jobs themselves.
     """
     from kilowait.cluster.toml import to_dict
-    from kilowait.evaluation.storage import check_writable
+    from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score_synthetic as scored
-    from kilowait.files import output_lock
 
-    context.with_resource(output_lock(out))
-    if out is not None:
-        check_writable(out, force=force)
+    context.with_resource(writable_folder(out, force=force))
     policy_names = [name.strip() for name in policies.split(",")]
     with console.status() as update:
         update("reading ...")

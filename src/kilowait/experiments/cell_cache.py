@@ -26,8 +26,8 @@ from kilowait.evaluation.comparison import Comparison, PolicyConfig
 from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.policy_names import policy_digest
-from kilowait.experiments.run_matrix import Cell, ComparisonCase
-from kilowait.files import atomic_file
+from kilowait.experiments.run_matrix import Cell, ComparisonCase, all_cells
+from kilowait.files import atomic_file, remove_leftovers
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Allocations, NodeStates
 
@@ -55,6 +55,7 @@ class FolderCellCache:
         self._digests = [case.digest for case in cases]
         self._policies = [_policy_digest(config.policy) for config in policies]
         self._earlier: dict[str, tuple[Comparison, int, int]] = {}
+        remove_leftovers(self.folder)
         if (out / "manifest.json").exists():
             self._earlier = _cells_by_key(load_comparison(out))
 
@@ -80,7 +81,7 @@ class FolderCellCache:
             self.hits += 1
             return replace(comparison.logs(policy, window), jobs_table=jobs)
         try:
-            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file) as arrays:
+            with self._path(key).open("rb") as file, np.load(file) as arrays:
                 columns = {name: arrays[name] for name in _COLUMNS}
                 note = json.loads(str(arrays["note"]))
                 states = pieces = None
@@ -97,7 +98,7 @@ class FolderCellCache:
 
     def save(self, cell: Cell, log: ExecutionLog) -> None:
         """Write a finished cell; the file is replaced atomically."""
-        path = self.folder / f"{self.key(cell)}.npz"
+        path = self._path(self.key(cell))
         note = json.dumps(
             {
                 "groups": list(log.groups),
@@ -116,6 +117,26 @@ class FolderCellCache:
                 np.savez(file, note=np.array(note), **columns)
         except OSError as problem:
             raise InputError(f"cannot write the finished cell {path}: {problem.strerror or problem}") from None
+
+    def check_unused(self, *, force: bool = False) -> None:
+        """Raise an error if the folder has finished cells of another comparison, which `clear` would remove.
+
+        Cells of another version of the simulator do not count: nothing can use them. With `force` they are removed.
+        """
+        if force:
+            return
+        used = {self._path(self.key(cell)).name for cell in all_cells(self._cases, self._configs)}
+        found = {path.name for path in self.folder.glob(f"{_code_digest()[:8]}-*.npz")}
+        if unused := len(found - used):
+            raise InputError(
+                f"{self.folder} contains {unused:,} finished {'run' if unused == 1 else 'runs'} of an interrupted "
+                "comparison with other jobs, policies or settings, which would be removed: repeat that comparison to "
+                "finish it, name another folder, or discard them with --force"
+            )
+
+    def _path(self, key: str) -> Path:
+        """The file of a cell; its name begins with the version of the simulator."""
+        return self.folder / f"{_code_digest()[:8]}-{key}.npz"
 
     def clear(self) -> None:
         """Remove the folder of cells, after the comparison was written."""

@@ -40,7 +40,7 @@ __all__ = [
 IDENTITY_FILE = "identity.json"
 STATES = ("last.safetensors", "warm/last.safetensors", CHECKPOINT_FILE)
 """Checkpoint files of a network, of its warm start, and of an evolution strategy."""
-TRAINING_FILES = (*STATES, "agent.pt", "explained.json", "warm.json", IDENTITY_FILE)
+TRAINING_FILES = (*STATES, "agent.pt", "agent.json", "explained.json", "warm.json", IDENTITY_FILE)
 
 
 def training_folder(out: str | PathLike[str]) -> Path:

@@ -15,6 +15,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments import train_batch, train_gpu, train_power, train_rl
 from kilowait.experiments.power import PowerSettings, with_power
+from kilowait.experiments.resume_checks import check_can_start
 from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
@@ -45,6 +46,7 @@ def train(
     power: PowerSettings | str | None = None,
     power_controls: str = train_power.DEFAULT_CONTROLS,
     resume: bool = False,
+    force: bool = False,
     progress: Callable[[Any], None] | None = None,
     trace: str = "jobs",
     **settings: Any,
@@ -65,6 +67,7 @@ def train(
             agent also uses power controls. None: it does not.
         power_controls: with `power`: the power controls it may use.
         resume: continue from the checkpoint in `out`.
+        force: replace an earlier training in `out`; without it that is an error.
         progress: called after every generation of a search, or every update of a network.
         trace: name of the log, for the provenance.
         settings: fields of `BatchTraining` (cma-es), `GpuTraining` (cma-es on GPU clusters), `RLTraining` (networks) in
@@ -86,6 +89,8 @@ def train(
                 progress=progress, trace=trace, **settings,
             )  # fmt: skip
     folder_path = Path(out)
+    if not resume:
+        check_can_start(folder_path, resume=False, force=force)
     chosen = power_settings(power)
     training_power = None
     if chosen is not None:

@@ -183,7 +183,7 @@ def _create(path: Path, what: str, record: LockRecord, depth: int) -> LockFile |
             # A folder without content, or a leftover of this name, is removed by another process now and then.
             if not isinstance(problem, FileNotFoundError) or time.monotonic() > deadline:
                 raise LockError(
-                    f"cannot lock {what}: the lock file {path} cannot be created: {problem.strerror or problem}; "
+                    f"cannot write {what}: its lock file {path} cannot be created: {problem.strerror or problem}; "
                     "name a folder that you can write in"
                 ) from None
         finally:

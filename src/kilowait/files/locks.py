@@ -55,6 +55,8 @@ class OutputLock:
     path: Path
     """The lock file."""
     record: LockRecord
+    stale: LockFile | None = None
+    """The stale lock that was taken over, if any."""
     thread: int = field(default_factory=threading.get_ident)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -112,20 +114,20 @@ def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False, ne
         yield
         return
     target = Path(os.path.realpath(path))
+    if not target.name:
+        raise LockError(f"{target} cannot be locked: it is not a folder to write to; name another one")
     lock_path = _lock_path(target, inside)
     if _is_held_here(target, lock_path, nested) or _is_held_by_parent(lock_path):
         yield
         return
-    if not target.name:
-        raise LockError(f"{target} cannot be locked: it is no folder to write to; name another one")
     missing = [folder for folder in (lock_path.parent, *lock_path.parent.parents) if not folder.exists()]
     record, stale = create_lock(lock_path, str(target))
-    lock = OutputLock(target, lock_path, record)
+    lock = OutputLock(target, lock_path, record, stale)
     try:
+        if stale is not None and not _is_reported(stale):
+            _LOG.warning("%s", _takeover_text(target, stale))
         _held[lock_path] = lock
         _check_other_lock(target, lock_path, inside)
-        if stale is not None:
-            _LOG.warning("%s", _takeover_text(target, stale))
         threading.Thread(target=lock.keep_fresh, name="kilowait-lock", daemon=True).start()
         remove_leftovers(target if inside else target.parent, None if inside else target.name)
         yield
@@ -217,6 +219,13 @@ def _check_other_lock(target: Path, lock_path: Path, inside: bool) -> None:
         now_s = lock_path.stat().st_mtime
         if not found.is_stale(now_s):
             raise locked_error(found, str(target), now_s)
+
+
+def _is_reported(stale: LockFile) -> bool:
+    """Whether this process holds another lock of the same ended process, such as that of the training of an agent."""
+    others = [lock.stale.record for lock in list(_held.values()) if lock.stale is not None]
+    owners = [record.owner for record in others if record is not None]
+    return stale.record is not None and stale.record.owner in owners
 
 
 def _takeover_text(target: Path, stale: LockFile) -> str:

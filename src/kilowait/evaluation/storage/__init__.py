@@ -10,7 +10,14 @@ from typing import Any
 
 from kilowait.errors import InputError
 from kilowait.evaluation.storage.comparison import ComparisonFolder, load_comparison, save_comparison
-from kilowait.evaluation.storage.folder import check_writable, checked_manifest, plain_json, read_json, save_folder
+from kilowait.evaluation.storage.folder import (
+    check_writable,
+    checked_manifest,
+    plain_json,
+    read_json,
+    save_folder,
+    writable_folder,
+)
 from kilowait.evaluation.storage.run import RunFolder, comparison_of_runs, load_run, save_run
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "save_comparison",
     "save_folder",
     "save_run",
+    "writable_folder",
 ]
 
 

@@ -11,7 +11,8 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -25,7 +26,16 @@ from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, R
 from kilowait.files.json_file import read_json_object
 from kilowait.files.regular_file import member_path, sha256
 
-__all__ = ["check_files", "check_writable", "checked_manifest", "null_to_nan", "plain_json", "read_json", "save_folder"]
+__all__ = [
+    "check_files",
+    "check_writable",
+    "checked_manifest",
+    "null_to_nan",
+    "plain_json",
+    "read_json",
+    "save_folder",
+    "writable_folder",
+]
 
 LAYOUT = 1
 """Version of the folder layout; folders with another version are refused."""
@@ -48,9 +58,7 @@ def save_folder(
     force: bool = False,
 ) -> Path:
     """Let `fill` write files into a temporary folder next to `path`, add the manifest, and rename it to `path`."""
-    check_writable(path, force=force)
-    with output_lock(path):
-        check_writable(path, force=force)
+    with writable_folder(path, force=force):
         _replace_folder(Path(os.path.realpath(path)), fill, kind, manifest or {})
     return Path(path)
 
@@ -74,6 +82,23 @@ def _replace_folder(target: Path, fill: Callable[[Path], None], kind: str, manif
         if old.exists() and not target.exists():
             old.rename(target)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def writable_folder(path: str | PathLike[str] | None, *, force: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder that is about to be written; errors as in `check_writable`. None: there is no folder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, writable_folder(f"{folder}/first"):
+    ...     pass
+    """
+    if path is None:
+        yield
+        return
+    check_writable(path, force=force)
+    with output_lock(path):
+        check_writable(path, force=force)  # another process may have written it until now
+        yield
 
 
 def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
