@@ -32,8 +32,8 @@ def test_valid_values_pass():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": 3}, "name is 3; it must be text"),
-        ({"name": None}, "name is null; it must be text"),
+        ({"name": 3}, "name is 3; it must be text of at most 10,000 characters"),
+        ({"name": None}, "name is null; it must be text of at most 10,000 characters"),
         ({"kind": "x"}, "kind is 'x'; it must be one of rule, agent"),
         ({"jobs": 0}, "jobs is 0; it must be a whole number, at least 1"),
         ({"jobs": 2.0}, "jobs is 2.0; it must be a whole number, at least 1"),
@@ -49,6 +49,7 @@ def test_valid_values_pass():
         ({"means": [1]}, "means is a list of 1; it must be an object"),
         ({"means": {"a\n": "x"}}, r"means.'a\\n' is 'x'; it must be a number"),
         ({"means": {"a": float("inf")}}, "means.a is inf; it must be a number"),
+        ({"name": "x" * 10_001}, "name is 'x+\\.\\.\\.x+'; it must be text of at most 10,000 characters"),
     ],
 )
 def test_errors_name_the_file_the_field_and_the_value(changes, message):
@@ -77,3 +78,12 @@ def test_long_values_are_shortened():
     with pytest.raises(InputError) as error:
         check_fields({"x" * 10_000: "y" * 10_000}, Values(Number()), "file.json")
     assert len(str(error.value)) < 200
+
+
+def test_lists_can_be_required_to_ascend_and_to_have_one_length():
+    curve = Record({"at": Items(Number(), ascending=True), "real": Items(Number())}, equally_long=("at", "real"))
+    check_fields({"at": [1, 2], "real": [5, 5]}, curve, "file.json")
+    with pytest.raises(InputError, match="^file.json: at is a list of 2; it must be a list of numbers in ascending"):
+        check_fields({"at": [1, 1], "real": [5, 5]}, curve, "file.json")
+    with pytest.raises(InputError, match="has lists of different lengths: at has 2 values, real has 1 values$"):
+        check_fields({"at": [1, 2], "real": [5]}, curve, "file.json")

@@ -7,7 +7,7 @@ file with the description before any value is used; the error names the file and
 >>> check_fields({"policy": "saf", "backfill": -1}, POLICY, "cases.json")
 Traceback (most recent call last):
 ...
-kilowait.errors.InputError: cases.json: backfill is -1; it must be text, or a whole number, at least 0
+kilowait.errors.InputError: cases.json: backfill is -1; it must be text ..., or a whole number, at least 0
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any
 
@@ -134,18 +135,19 @@ class Number(Field):
 
 @dataclass(frozen=True)
 class Text(Field):
-    """Text, of a list of choices if they are given."""
+    """Text of at most `maximum` characters, of a list of choices if they are given."""
 
     choices: tuple[str, ...] = ()
+    maximum: int = 10_000
 
     @property
     def expected(self) -> str:
         """What the value must be, as text."""
-        return f"one of {', '.join(self.choices)}" if self.choices else "text"
+        return f"one of {', '.join(self.choices)}" if self.choices else f"text of at most {self.maximum:,} characters"
 
     def check(self, value: Any) -> None:
         """Accept text."""
-        if not isinstance(value, str) or (self.choices and value not in self.choices):
+        if not isinstance(value, str) or len(value) > self.maximum or (self.choices and value not in self.choices):
             raise self.refuse(value)
 
 
@@ -179,10 +181,14 @@ class Items(Field):
     minimum: int = 0
     maximum: float = math.inf
     """Least and greatest number of values."""
+    ascending: bool = False
+    """Whether every number is greater than the one before it."""
 
     @property
     def expected(self) -> str:
         """What the value must be, as text."""
+        if self.ascending:
+            return "a list of numbers in ascending order"
         if self.minimum == self.maximum:
             return f"a list of {self.minimum}"
         limits = f" of at least {self.minimum}" if self.minimum else ""
@@ -199,6 +205,8 @@ class Items(Field):
             except FieldMismatch as mismatch:
                 mismatch.path.append(number)
                 raise
+        if self.ascending and any(after <= before for before, after in pairwise(value)):
+            raise self.refuse(value)
 
 
 @dataclass(frozen=True)
@@ -224,6 +232,8 @@ class Record(Field):
     required: Mapping[str, Field]
     optional: Mapping[str, Field] = field(default_factory=dict)
     """Fields that may be missing."""
+    equally_long: tuple[str, ...] = ()
+    """Fields that are lists of one length."""
     expected = "an object"
 
     def check(self, value: Any) -> None:
@@ -239,6 +249,10 @@ class Record(Field):
         for name, item in self.optional.items():
             if name in value:
                 _check_member(item, name, value[name])
+        lengths = {name: len(value[name]) for name in self.equally_long if name in value}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {length:,} values" for name, length in lengths.items())
+            raise FieldMismatch(f"has lists of different lengths: {listed}")
 
 
 def _check_member(description: Field, name: str, value: Any) -> None:

@@ -20,9 +20,13 @@ from kilowait.evaluation.storage import (
     comparison_of_runs,
     open_folder,
 )
+from kilowait.files.fields import check_fields
 from kilowait.report.predictions.data import PredictionReportData
+from kilowait.report.predictions.fields import check_prediction_results
 from kilowait.report.synthetic.data import SyntheticScoreData
+from kilowait.report.synthetic.fields import check_score_results
 from kilowait.report.training.data import TrainingData
+from kilowait.report.training.fields import AGENT_SCENARIO, check_agent_results
 
 __all__ = ["LoadedRuns", "RunSource", "load_runs"]
 
@@ -71,10 +75,14 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         elif isinstance(content, ComparisonFolder):
             loaded.comparisons.extend(zip(content.comparisons, _bounds(content), strict=True))
         elif isinstance(content, PredictionFolder):
+            check_prediction_results(content.results, content.path / "results.json")
             loaded.predictions.append(PredictionReportData(content.path.name, content.results["predictions"]))
         elif isinstance(content, SyntheticScoreFolder):
+            check_score_results(content.results, content.path / "results.json")
             loaded.synthetic_scores.append(SyntheticScoreData(content.path.name, content.results["synthetic"]))
         else:
+            check_agent_results(content.results, content.path / "results.json")
+            check_fields(content.scenario, AGENT_SCENARIO, content.path / "scenario.toml")
             loaded.training.append(_training_data(content))
     if runs:
         loaded.comparisons.insert(0, (comparison_of_runs(runs), {}))

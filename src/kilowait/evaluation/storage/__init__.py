@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from kilowait.errors import InputError
 from kilowait.evaluation.storage.comparison import ComparisonFolder, load_comparison, save_comparison
 from kilowait.evaluation.storage.folder import (
+    check_files,
     check_writable,
     checked_manifest,
     plain_json,
@@ -19,6 +19,7 @@ from kilowait.evaluation.storage.folder import (
     writable_folder,
 )
 from kilowait.evaluation.storage.run import RunFolder, comparison_of_runs, load_run, save_run
+from kilowait.files.toml_file import read_toml
 
 __all__ = [
     "ComparisonFolder",
@@ -92,9 +93,10 @@ def open_folder(
     if kind == "comparison":
         return load_comparison(folder)
     if kind in _OF_RESULTS:
-        scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
+        check_files(manifest, ("scenario.toml", "results.json"), folder)
+        scenario = read_toml(folder / "scenario.toml", remedy="write the folder again")
         return _OF_RESULTS[kind](folder, scenario, manifest, read_json(folder / "results.json", folder))
     raise InputError(
-        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent, predictions nor the "
+        f"{folder} holds a {str(kind)[:100]!r}, which is neither a run, a comparison, an agent, predictions nor the "
         "score of a synthetic workload"
     )
