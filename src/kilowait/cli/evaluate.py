@@ -105,7 +105,7 @@ def evaluate(
     for text in (*notes, *workload.evaluated_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
     if getattr(policy, "skips", False):
-        from kilowait.cli.train_rl import show_gpu_evaluation
+        from kilowait.cli.output.training import show_gpu_evaluation
         from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
 
         with console.busy("testing the agent ..."):
@@ -116,19 +116,16 @@ def evaluate(
         show_gpu_evaluation(result)
         return
     if isinstance(policy, PowerAgent) and scenario.power is not None:
-        from kilowait.cli.train_power import evaluate_on_windows, show_energy_evaluation
-        from kilowait.experiments.power import make_power_context
+        from kilowait.cli.output.training import show_energy_evaluation
+        from kilowait.experiments.train_power import PowerTraining
+        from kilowait.experiments.trainers import evaluate_with_power
 
-        power_context = make_power_context(scenario.power, workload.jobs, machine)
-        result = evaluate_on_windows(
-            policy,
-            [one.jobs for one in test_windows],
-            machine,
-            power_context,
-            controls,
-            parse_backfill(backfill),
-            seed=seed,
-        )
+        power_training = PowerTraining.of(scenario.power, controls, workload.jobs, machine)
+        windows_jobs = [one.jobs for one in test_windows]
+        with console.busy("testing the agent ..."):
+            result = evaluate_with_power(
+                policy, windows_jobs, machine, power_training, parse_backfill(backfill), seed=seed
+            )
         if json:
             console.json_document({"agent": provenance, "judged": result})
             return

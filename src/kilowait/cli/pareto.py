@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kilowait.cli import console, options
 from kilowait.cli import option_groups as groups
 
-__all__ = ["app", "show_front"]
+__all__ = ["app"]
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -82,6 +80,7 @@ def pareto(
     Test jobs must be later than the training jobs: kilowait train does not use the last 20 % of a log.
     """
     from kilowait.agents import load_agent
+    from kilowait.cli.output.training import show_front
     from kilowait.experiments.pareto import preference_front
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_power import PowerAgent, PowerTraining, bind_agent_power
@@ -116,27 +115,3 @@ def pareto(
         console.json_document({"agent": dict(policy.provenance), "front": front})
         return
     show_front(front)
-
-
-def show_front(front: Mapping[str, Any]) -> None:
-    """Print the table of a Pareto front."""
-    terms = list(front["terms"])
-    print(f"test jobs: {front['windows']} windows of {front['window_jobs']:,} jobs; means and 95 % intervals\n")
-    print("".join(f"{'weight ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
-    for point in front["points"]:
-        weights = "".join(f"{point['preference'][name]:>20.2f}" for name in terms)
-        print(weights + "".join(f"{_cell(point, name):>30}" for name in terms) + _remark(point))
-    rule = "".join(f"{_cell(front['reference'], name):>30}" for name in terms)
-    print(f"{front['reference']['name']:<{20 * len(terms)}}{rule}\n")
-    for name, meaning in front["terms"].items():
-        print(f"{name}: {meaning}; unit {front['units'][name]:.4g}")
-
-
-def _cell(row: Mapping[str, Any], name: str) -> str:
-    low, high = row.get("intervals", {}).get(name, (float("nan"),) * 2)
-    spread = "" if math.isnan(low) else f" ({low:.4g} to {high:.4g})"
-    return f"{row['metrics'][name]:.4g}{spread}"
-
-
-def _remark(point: Mapping[str, Any]) -> str:
-    return "  dominated" if point["dominated"] else ""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kilowait.cli import console, options, train_synthetic
 from kilowait.cli import option_groups as groups
+from kilowait.cli.train_options import NetworkOptions, SearchOptions
+from kilowait.cli.train_resume import resumable, state_folder
+
+if TYPE_CHECKING:
+    from kilowait.experiments.trainers import Trainer
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -53,9 +59,7 @@ def train(
             "score), or, for neural networks, ppo, a2c, d3qn, sac.",
         ),
     ] = CMA_ES,
-    network: Annotated[
-        str, typer.Option("--network", metavar="NAME", help="Network architecture: kernel, attention or gat.")
-    ] = "kernel",
+    networks: NetworkOptions,
     cluster: options.Cluster = "auto",
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Random seed; the same seed gives the same agent.")
@@ -72,28 +76,8 @@ def train(
             show_default=False,
         ),
     ] = None,
-    max_slowdown_ratio: Annotated[
-        float,
-        typer.Option(
-            "--max-slowdown-ratio",
-            metavar="RATIO",
-            help="cma-es with --power: the mean slowdown may be at most F times that of SAF without power controls.",
-        ),
-    ] = 1.1,
+    search: SearchOptions,
     backfill: options.BackfillDepth = "easy",
-    generations: Annotated[
-        int | None,
-        typer.Option(
-            "--generations",
-            metavar="N",
-            min=1,
-            help="cma-es: generations; by default 40, on GPU clusters 80, with --power 60.",
-            show_default=False,
-        ),
-    ] = None,
-    population: Annotated[
-        int, typer.Option("--population", metavar="N", min=4, help="cma-es: candidates per generation.")
-    ] = 16,
     windows: Annotated[
         int | None,
         typer.Option(
@@ -107,69 +91,16 @@ def train(
         ),
     ] = None,
     window: options.Window = 1024,
-    total_timesteps: Annotated[
-        int, typer.Option("--total-timesteps", metavar="N", min=1, help="Networks: training steps (decisions).")
-    ] = 1_000_000,
-    num_envs: Annotated[
-        int, typer.Option("--num-envs", metavar="N", min=1, help="Networks: environments that run in parallel.")
-    ] = 32,
-    episode_jobs: Annotated[
-        int, typer.Option("--episode-jobs", metavar="N", min=1, help="Networks: jobs per episode.")
-    ] = 256,
-    queue_window: Annotated[
-        int,
-        typer.Option("--queue-window", metavar="N", min=1, help="Networks: number of waiting jobs in the observation."),
-    ] = 64,
-    objectives: Annotated[
-        str | None,
-        typer.Option(
-            "--objectives",
-            metavar="T,...",
-            help="Networks, instead of --objective: train one agent for all preferences between these reward terms, "
-            "e.g. slowdown,fairness. The preference is chosen when the agent is used.",
-        ),
-    ] = None,
-    constraint: Annotated[
-        str | None,
-        typer.Option("--constraint", metavar="T=X", help="ppo: upper bound of a reward term, e.g. sla=0.05."),
-    ] = None,
-    sla: Annotated[
-        str,
-        typer.Option("--sla-wait", metavar="SPAN", help="Networks: wait above which the reward term sla counts a job."),
-    ] = "4h",
     max_wait: Annotated[
         str | None,
         typer.Option(
             "--max-wait", metavar="SPAN", help="A job that has waited longer, e.g. 12h or 3d, is scheduled first."
         ),
     ] = None,
-    load_curriculum: Annotated[
-        float,
-        typer.Option(
-            "--initial-load-factor",
-            metavar="FACTOR",
-            help="Networks: arrival rate at the start of the training, as a multiple of the log's; it changes to the "
-            "rate of the log in the first half of the training.",
-        ),
-    ] = 1.0,
-    expert: Annotated[
-        str | None,
-        typer.Option(
-            "--expert",
-            metavar="POLICY",
-            help="Networks: begin with behavior cloning of this policy, e.g. saf or "
-            "lookahead:base=saf:width=8:depth=32.",
-        ),
-    ] = None,
-    expert_steps: Annotated[
-        int,
-        typer.Option("--expert-steps", metavar="N", min=1, help="Networks: demonstrations (decisions) of the expert."),
-    ] = 50_000,
     synthetic: train_synthetic.GeneratorFoldersOption = None,
     synthetic_share: train_synthetic.SyntheticShareOption = None,
     synthetic_curriculum: train_synthetic.CurriculumOption = None,
     synthetic_jobs: train_synthetic.SyntheticJobsOption = None,
-    device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="Networks: device, cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
         typer.Option(
@@ -178,18 +109,6 @@ def train(
             "--total-timesteps.",
         ),
     ] = False,
-    hyperparameters: Annotated[
-        Path | None,
-        typer.Option(
-            "--hyperparameters",
-            metavar="FILE",
-            help="Networks: hyperparameters and layer sizes from a TOML file, as written by kilowait tune.",
-        ),
-    ] = None,
-    wandb: Annotated[
-        str | None,
-        typer.Option("--wandb", metavar="PROJECT", help="Networks: also log to Weights & Biases, if installed."),
-    ] = None,
     power: options.Power = None,
     power_controls: Annotated[
         str,
@@ -205,14 +124,6 @@ def train(
     jobs: options.Jobs = None,
     log_format: groups.LogFormat,
     runtime_predictor: options.RuntimePredictor = None,
-    prediction_features: Annotated[
-        bool,
-        typer.Option(
-            "--prediction-features",
-            help="Networks, with --runtime-predictor: add prediction features to the observation: safe upper bound, "
-            "expected inverse run time, share of the estimate.",
-        ),
-    ] = False,
     power_predictor: options.PowerPredictor = None,
     json: options.Json = False,
     force: options.Force = False,
@@ -223,113 +134,184 @@ def train(
     testing. With --power the agent also uses power controls (DVFS states, node sleep, load shifting) and is tested on
     energy, CO2 or cost as well.
     """
+    from kilowait.experiments.hyperparameter_file import read_hyperparameters
+    from kilowait.experiments.scenario_inputs import is_node_level, parse_backfill
+    from kilowait.experiments.train import make_trainer
+
+    network, hyperparameters = networks.network, dict[str, Any]()
+    if networks.hyperparameters is not None:
+        given = _given(context, "algo", "network")
+        file = read_hyperparameters(networks.hyperparameters, algo=given.get("algo"), network=given.get("network"))
+        algo, network, hyperparameters = file.algo, file.network, dict(file.hyperparameters)
+    trace = synthetic_workload_for(cluster) if trace is None else trace
+    out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}") if out is None else out
+    node_level = is_node_level(cluster, trace)
+    _check_options(context, algo, batch=power is None and not node_level)
+    chosen: dict[str, Any] = {"seed": seed, "window_jobs": window, "windows": windows}
+    if algo != CMA_ES:
+        chosen |= {"backfill": parse_backfill(backfill), "max_wait_s": seconds(max_wait)}
+        chosen |= {**network_settings(networks), "network": network, "hyperparameters": hyperparameters or None}
+        chosen["reward"] = None if objective is None else weights_of(objective)
+    else:
+        chosen |= {"generations": search.generations, "population": search.population, "objective": objective}
+        if power is not None:
+            chosen |= {"max_slowdown_ratio": search.max_slowdown_ratio, "backfill": parse_backfill(backfill)}
+        elif not node_level:
+            chosen |= {"backfill": parse_backfill(backfill), "max_wait_s": seconds(max_wait)}
+    values = {name: value for name, value in chosen.items() if value is not None}
+    trainer = make_trainer(algo, values, node_level=node_level, has_power=power is not None)
+    controls = power_controls if power is not None and trainer.takes_power else "none"
+    _run(context, trace, out, trainer, controls, resume=resume, wandb=networks.wandb, json=json, force=force)
+
+
+def network_settings(networks: NetworkOptions) -> dict[str, Any]:
+    """Fields of `RLTraining` that the options of networks fill."""
+    from kilowait.experiments.policy_configs import parse_names
+
+    names = ("total_timesteps", "num_envs", "episode_jobs", "queue_window", "load_curriculum", "expert", "expert_steps")
+    objectives, constraint = networks.objectives, networks.constraint
+    return {
+        **{name: getattr(networks, name) for name in (*names, "device", "prediction_features")},
+        "objectives": None if objectives is None else tuple(parse_names("objectives", objectives)),
+        "constraint": None if constraint is None else weights_of(constraint),
+        "sla_s": seconds(networks.sla),
+    }
+
+
+def _check_options(context: typer.Context, algo: str, *, batch: bool) -> None:
+    """Raise an InputError for options that this kind of training does not have."""
     from kilowait.errors import InputError
 
-    settings_from_options: dict[str, Any] = {}
-    if hyperparameters is not None:
-        from kilowait.experiments.hyperparameter_file import read_hyperparameters
-
-        explicit_options = _given(context, "algo", "network")
-        file = read_hyperparameters(
-            hyperparameters, algo=explicit_options.get("algo"), network=explicit_options.get("network")
-        )
-        algo, network, settings_from_options = (file.algo, file.network, {"hyperparameters": file.hyperparameters})
-    trace = synthetic_workload_for(cluster) if trace is None else trace
-    if out is None:
-        out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
-    if algo == CMA_ES and expert is not None:
-        raise InputError(f"--expert {expert} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out")
-    if prediction_features and (algo == CMA_ES or runtime_predictor in (None, "last2")):
+    given = context.params
+    if given["prediction_features"] and (algo == CMA_ES or given["runtime_predictor"] in (None, "last2")):
         raise InputError(
             "--prediction-features adds predictions to the observation of networks; it needs --algo ppo, a2c, d3qn or "
             "sac, and --runtime-predictor forest or the folder of a predictor"
         )
-    if objectives is not None:
-        if algo == CMA_ES:
-            raise InputError(
-                f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo"
-            )
-        settings_from_options["objectives"] = tuple(name.strip() for name in objectives.split(",") if name.strip())
     if algo != CMA_ES:
-        from kilowait.cli.train_rl import train_network
-
-        train_network(
-            context,
-            trace,
-            out,
-            {
-                "algo": algo,
-                "network": network,
-                "seed": seed,
-                "total_timesteps": total_timesteps,
-                "num_envs": num_envs,
-                "episode_jobs": episode_jobs,
-                "queue_window": queue_window,
-                "windows": 16 if windows is None else windows,
-                "window_jobs": window,
-                "load_curriculum": load_curriculum,
-                "expert": expert,
-                "expert_steps": expert_steps,
-                "device": device,
-                **({"prediction_features": True} if prediction_features else {}),
-                **settings_from_options,
-            },
-            backfill=backfill,
-            reward=objective,
-            constraint=constraint,
-            sla=sla,
-            max_wait=max_wait,
-            resume=resume,
-            wandb=wandb,
-            json=json,
-            force=force,
-            power_controls=power_controls if power is not None else None,
-        )
         return
-    from kilowait.experiments.scenario_inputs import is_node_level
-
-    if max_wait is not None and (power is not None or is_node_level(cluster, trace)):
+    if given["expert"] is not None:
         raise InputError(
-            f"--max-wait {max_wait} with --algo {CMA_ES} is for batch clusters without --power; leave it out, or train "
-            "a network with --algo ppo"
+            f"--expert {given['expert']} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
         )
-    search: dict[str, Any] = {
-        "seed": seed,
-        "population": population,
-        "window_jobs": window,
-        **({} if generations is None else {"generations": generations}),
-        **({} if windows is None else {"windows": windows}),
-    }
-    if power is not None:
-        from kilowait.cli.train_power import train_power_agent
+    if given["objectives"] is not None:
+        raise InputError(f"{CMA_ES} searches the weights of one score; --objectives is for networks: use --algo ppo")
+    if given["max_wait"] is not None and not batch:
+        raise InputError(
+            f"--max-wait {given['max_wait']} with --algo {CMA_ES} is for batch clusters without --power; leave it out, "
+            "or train a network with --algo ppo"
+        )
+    if not batch:
+        cluster_kind = "training with --power" if given["power"] is not None else "GPU clusters"
+        train_synthetic.refuse_generated(context, cluster_kind)
 
-        train_synthetic.refuse_generated(context, "training with --power")
-        train_power_agent(
-            context,
-            trace,
-            out,
-            power_controls=power_controls,
-            objective="energy" if objective is None else objective,
-            max_slowdown_ratio=max_slowdown_ratio,
-            backfill=backfill,
-            training={"generations": 60, "windows": 16, **search},
+
+def _run(
+    context: typer.Context,
+    trace: str,
+    out: Path,
+    trainer: Trainer,
+    power_controls: str,
+    *,
+    resume: bool,
+    wandb: str | None,
+    json: bool,
+    force: bool,
+) -> None:
+    """Read the log, train the agent, test it on later jobs, write its folder and print the results."""
+    from kilowait.cli.output.training import progress_text, show_trained_agent
+    from kilowait.cluster.toml import to_dict
+    from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.train_batch import with_test_predictions
+    from kilowait.experiments.train_power import PowerTraining
+    from kilowait.experiments.trainers import GpuTrainer, NetworkTrainer
+    from kilowait.experiments.training_logger import TrainingLogger
+
+    state = state_folder(context, out, resume=resume, force=force)
+    network = trainer if isinstance(trainer, NetworkTrainer) else None
+    scenario = options.scenario_from_options(context, trace, backfill=trainer.backfill, power_controls=power_controls)
+    if network is not None:
+        network.check_reward(has_power=scenario.power is not None)
+    with console.busy(f"reading {trace} ..."):
+        workload, machine, notes = prepare_scenario(scenario)
+        workload = with_test_predictions(workload)
+        if scenario.power is not None and trainer.takes_power:
+            trainer = replace(trainer, power=PowerTraining.of(scenario.power, power_controls, workload.jobs, machine))
+    for note in (*notes, *workload.leakage_notes):
+        console.note(note)
+    trainer.check(workload.jobs, machine)
+    if isinstance(trainer, GpuTrainer):
+        console.note("every policy is run with every placement first; the search starts from the best")
+    seed = trainer.settings.seed
+    generated = train_synthetic.generated_jobs(context, scenario, workload, machine, seed)
+    logger = None
+    if isinstance(trainer, NetworkTrainer):
+        logger = TrainingLogger(state / "tensorboard", wandb=wandb, config={**trainer.record, "trace": trace})
+    with console.steps(trainer.steps) as step, resumable(state, resume=resume):
+
+        def progress(done: Any) -> None:
+            if logger is not None and "imitation" not in done.losses:
+                logger(done)
+            step(*progress_text(trainer, done))
+
+        agent, history = trainer.train(
+            workload.jobs,
+            machine,
+            trace=trace,
+            folder=state,
             resume=resume,
-            json=json,
-            force=force,
+            progress=progress,
+            mixture=None if generated is None else generated.mixture,
         )
+    if logger is not None:
+        logger.close()
+    with console.busy("testing the agent on later jobs ..."):
+        front = trainer.front(agent, workload.jobs, machine) if isinstance(trainer, NetworkTrainer) else None
+        evaluation = trainer.evaluate(agent, workload.jobs, machine, trace)
+    manifest = workload.provenance(trace, console.command(context), console.today())
+    manifest |= train_synthetic.synthetic_record(generated)
+    with_front = {} if front is None else {"front": front}
+    objective = {"objective": trainer.objective_text(machine)} if isinstance(trainer, NetworkTrainer) else {}
+    trainer.save(
+        out,
+        agent,
+        history,
+        scenario={**scenario.to_dict(), "cluster": to_dict(machine)},
+        results={"judged": evaluation, **objective, **with_front},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": seed}},
+        force=force or resume,
+    )
+    if json:
+        console.json_document({"agent": agent.provenance, "judged": evaluation, **with_front, "out": out})
         return
-    search |= {} if objective is None else {"objective": objective}
-    if is_node_level(cluster, trace):
-        from kilowait.cli.train_gpu import train_gpu_agent
+    show_trained_agent(trainer, agent, evaluation, front, workload, machine, out, state)
 
-        train_synthetic.refuse_generated(context, "GPU clusters")
-        train_gpu_agent(context, trace, out, search, resume=resume, json=json, force=force)
-        return
-    from kilowait.cli.train_batch import train_batch_agent
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights written as comma-separated name=number.
+
+    >>> weights_of("slowdown=1,sla=10")
+    {'slowdown': 1.0, 'sla': 10.0}
+    """
+    from kilowait.errors import InputError
+
+    weights = {}
+    for part in text.split(","):
+        name, equals, number = part.strip().partition("=")
+        try:
+            weights[name.strip()] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise InputError(f"{part.strip()!r} is not of the form term=weight, e.g. slowdown=1,sla=10")
+    return weights
+
+
+def seconds(text: str | None) -> float | None:
+    """A time as in 4h or 90s, in seconds; None stays None."""
     from kilowait.units import parse_duration
 
-    search |= {} if max_wait is None else {"max_wait_s": parse_duration(max_wait)}
-    train_batch_agent(context, trace, out, search, backfill=backfill, resume=resume, json=json, force=force)
+    return None if text is None else parse_duration(text)
 
 
 def synthetic_workload_for(cluster: str) -> str:

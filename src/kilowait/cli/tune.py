@@ -89,7 +89,7 @@ def tune(
     The last 20 % are not used, so that kilowait train --hyperparameters can test the result there. Bad trials are
     stopped early. The first trial uses the default hyperparameters.
     """
-    from kilowait.cli.train_rl import weights_of
+    from kilowait.cli.train import weights_of
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import tune, tuning_folder
     from kilowait.experiments.scenario import prepare_scenario

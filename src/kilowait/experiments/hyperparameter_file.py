@@ -56,8 +56,6 @@ def hyperparameters_toml(file: HyperparameterFile) -> str:
     algo = "ppo"
     network = "gat"
     <BLANKLINE>
-    [hyperparameters]
-    <BLANKLINE>
     [hyperparameters.sizes]
     width = 32
     <BLANKLINE>

@@ -14,6 +14,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, save_comparison
 from kilowait.experiments import train_batch
 from kilowait.experiments.comparison_results import summarize_comparison
+from kilowait.experiments.trainers import BatchTrainer
 from kilowait.files import locks_output
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
@@ -87,6 +88,7 @@ def quickstart(
         windows=size.windows,
         window_jobs=size.window_jobs,
     )
+    trainer = BatchTrainer(training)
     test_windows = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
     say(f"2/4  training a linear agent with twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
@@ -118,15 +120,7 @@ def quickstart(
     results = summarize_comparison(comparison, training.objective, seed=seed)
     manifest = {"command": command, "date": date, "seeds": {"workload": seed, "training": seed, "comparison": seed}}
     scenario = {"trace": trace, "cluster": to_dict(cluster), "size": asdict(size)}
-    train_batch.save_agent(
-        folders["agent"],
-        agent,
-        history,
-        scenario={**scenario, "training": asdict(training)},
-        results={},
-        manifest=manifest,
-        force=True,
-    )
+    trainer.save(folders["agent"], agent, history, scenario=scenario, results={}, manifest=manifest, force=True)
     save_comparison(
         folders["comparison"],
         [comparison],

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import split
 from kilowait.experiments import train_batch, train_gpu, train_power, train_rl
 from kilowait.experiments.power import PowerSettings, with_power
 from kilowait.experiments.resume_checks import check_can_start
+from kilowait.experiments.trainers import BatchTrainer, GpuTrainer, NetworkTrainer, PowerTrainer, Trainer
 from kilowait.files import locks_output
 from kilowait.jobs import JobTable
 
-__all__ = ["train"]
+__all__ = ["CMA_ES", "make_trainer", "train"]
 
 CMA_ES = "cma-es"
-POWER_SEARCH: dict[str, Any] = {
-    "objective": "energy",
-    "max_slowdown_ratio": 1.1,
-    "policy": "saf",
-    "backfill": Settings.backfill,
-    "generations": 60,
-    "population": 16,
-    "windows": 16,
-    "window_jobs": 1024,
-}
-"""Settings of the training of a linear power agent, with their defaults; the command line uses them too."""
 
 
 @locks_output("out", inside=True)
@@ -70,8 +58,8 @@ def train(
         force: replace an earlier training in `out`; without it that is an error.
         progress: called after every generation of a search, or every update of a network.
         trace: name of the log, for the provenance.
-        settings: fields of `BatchTraining` (cma-es), `GpuTraining` (cma-es on GPU clusters), `RLTraining` (networks) in
-            `kilowait.experiments`, or entries of `POWER_SEARCH` (cma-es with `power`), such as ``generations=80`` or
+        settings: fields of `BatchTraining` (cma-es), `GpuTraining` (cma-es on GPU clusters), `PowerSearchSettings`
+            (cma-es with `power`) or `RLTraining` (networks) in `kilowait.experiments`, such as ``generations=80`` or
             ``total_timesteps=200_000``.
 
     >>> import kilowait as kw
@@ -92,45 +80,29 @@ def train(
     if not resume:
         check_can_start(folder_path, resume=False, force=force)
     chosen = power_settings(power)
-    training_power = None
-    if chosen is not None:
+    values = {"seed": seed, **settings}
+    trainer = make_trainer(algo, values, node_level=cluster.node_level, has_power=chosen is not None)
+    if chosen is not None and trainer.takes_power:
         jobs, _ = with_power(chosen, jobs)
-        training_power = train_power.PowerTraining.of(chosen, power_controls, jobs, cluster)
-    parts = split(jobs)
-    common: dict[str, Any] = {"progress": progress, "folder": folder_path, "resume": resume}
-    if algo != CMA_ES:
-        _check_names(settings, [each.name for each in fields(train_rl.RLTraining)], f"algo {algo!r}")
-        agent, _ = train_rl.train_network(
-            parts.train,
-            parts.validation,
-            cluster,
-            train_rl.RLTraining(algo=algo, seed=seed, **settings),
-            power=training_power,
-            **common,
-        )
-        return agent
-    if training_power is not None:
-        _check_names(settings, list(POWER_SEARCH), "cma-es with power")
-        agent, _ = train_power.train_power_agent(
-            parts.train,
-            parts.validation,
-            cluster,
-            training_power,
-            seed=seed,
-            trace=trace,
-            **{**POWER_SEARCH, **settings},
-            **common,
-        )
-    elif cluster.node_level:
-        _check_names(settings, [each.name for each in fields(train_gpu.GpuTraining)], "cma-es on GPU clusters")
-        gpu_training = train_gpu.GpuTraining(seed=seed, **settings)
-        agent, _ = train_gpu.train_gpu_agent(jobs, cluster, gpu_training, trace=trace, **common)
-    else:
-        _check_names(settings, [each.name for each in fields(train_batch.BatchTraining)], "cma-es")
-        batch_training = train_batch.BatchTraining(seed=seed, **settings)
-        agent, _ = train_batch.train_linear_agent(jobs, cluster, batch_training, trace=trace, **common)
-    agent.save(folder_path / "agent.json")
+        trainer = replace(trainer, power=train_power.PowerTraining.of(chosen, power_controls, jobs, cluster))
+    agent, _ = trainer.train(jobs, cluster, trace=trace, folder=folder_path, resume=resume, progress=progress)
+    trainer.write(agent, folder_path)
     return agent
+
+
+def make_trainer(algo: str, settings: Mapping[str, Any], *, node_level: bool, has_power: bool) -> Trainer:
+    """The trainer for an algorithm and a kind of cluster; `settings`: fields of its settings.
+
+    >>> make_trainer("cma-es", {"generations": 3}, node_level=False, has_power=False).steps
+    3
+    """
+    if algo != CMA_ES:
+        return NetworkTrainer(_settings(train_rl.RLTraining, {"algo": algo, **settings}, f"algo {algo!r}"))
+    if has_power:
+        return PowerTrainer(_settings(train_power.PowerSearchSettings, settings, "cma-es with power"))
+    if node_level:
+        return GpuTrainer(_settings(train_gpu.GpuTraining, settings, "cma-es on GPU clusters"))
+    return BatchTrainer(_settings(train_batch.BatchTraining, settings, "cma-es"))
 
 
 def power_settings(power: PowerSettings | str | None) -> PowerSettings | None:
@@ -142,8 +114,10 @@ def power_settings(power: PowerSettings | str | None) -> PowerSettings | None:
     return PowerSettings(power) if isinstance(power, str) else power
 
 
-def _check_names(settings: dict[str, Any], known: list[str], of: str) -> None:
-    """Raise an error for a setting that the training does not have."""
-    for name in settings:
+def _settings(kind: Any, values: Mapping[str, Any], of: str) -> Any:
+    """Settings of this class; raises an error for a setting that the training does not have."""
+    known = [each.name for each in fields(kind)]
+    for name in values:
         if name not in known:
             raise UnknownNameError(f"setting of {of}", name, known)
+    return kind(**values)

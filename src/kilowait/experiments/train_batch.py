@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from os import PathLike
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kilowait import agents
-from kilowait.agents import FEATURES, Generation, LinearAgent
+from kilowait.agents import Generation, LinearAgent
 from kilowait.agents.evolution.objectives import OBJECTIVES
 from kilowait.agents.explanations import explain_linear_agent
 from kilowait.agents.training_data import SyntheticMix
@@ -18,22 +17,13 @@ from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import Comparison, Windows, cut_windows, split
-from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.experiments.compare import compare
 from kilowait.experiments.resume_checks import search_checkpoint_dir
 from kilowait.experiments.scenario_inputs import Workload
 from kilowait.files import locks_output
-from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 
-__all__ = [
-    "BatchTraining",
-    "compare_agent",
-    "with_test_predictions",
-    "save_agent",
-    "windows_of_test_split",
-    "train_linear_agent",
-]
+__all__ = ["BatchTraining", "compare_agent", "with_test_predictions", "windows_of_test_split", "train_linear_agent"]
 
 ALGORITHMS = {"cma-es": "linear agent with twelve weights, optimized by an evolution strategy (CMA-ES)"}
 
@@ -147,32 +137,3 @@ def compare_agent(
         trace=trace,
         progress=progress,
     )
-
-
-def save_agent(
-    out: str | PathLike[str],
-    agent: LinearAgent,
-    history: Sequence[Generation],
-    *,
-    scenario: Mapping[str, Any],
-    results: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    force: bool = False,
-) -> Path:
-    """Write agent.json, the training history, the explanation, and the manifest."""
-    provenance = dict(agent.provenance)
-    explained = provenance.pop("explained", {})
-    content = {
-        "objective": provenance.get("objective"),
-        "training": [asdict(generation) for generation in history],
-        "weights": [[name, weight, FEATURES[name]] for name, weight in agent.explain()],
-        "explained": explained,
-        **results,
-    }
-
-    def fill(folder: Path) -> None:
-        replace(agent, provenance=provenance).save(folder / "agent.json")
-        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
-
-    return save_folder(out, fill, kind="agent", manifest=manifest, force=force)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError
+from kilowait.engine.settings import Settings
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.power import PowerSettings, make_power_context
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.resume_checks import search_checkpoint_dir
@@ -18,6 +19,7 @@ from kilowait.jobs import JobTable
 __all__ = [
     "DEFAULT_CONTROLS",
     "PowerAgent",
+    "PowerSearchSettings",
     "PowerTraining",
     "bind_agent_power",
     "check_reward",
@@ -28,6 +30,8 @@ __all__ = [
 
 DEFAULT_CONTROLS = "all"
 """Default power controls of an agent."""
+OBJECTIVES = ("energy", "co2", "cost")
+"""Objectives of a linear power agent."""
 POWER_TERMS = ("energy", "co2", "cost")
 """Reward terms that need a power model."""
 
@@ -40,6 +44,26 @@ class PowerAgent(Protocol):
 
     def bind_power(self, power: Any) -> Any:
         """The agent with this power model."""
+
+
+@dataclass(frozen=True)
+class PowerSearchSettings:
+    """Settings of the training of a linear power agent."""
+
+    seed: int = 0
+    objective: str = "energy"
+    max_slowdown_ratio: float = 1.1
+    """Limit of the mean slowdown, relative to that of `policy` without power controls."""
+    policy: str = "saf"
+    backfill: str | int = Settings.backfill
+    generations: int = 60
+    population: int = 16
+    windows: int = 16
+    window_jobs: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UnknownNameError("objective", self.objective, OBJECTIVES)
 
 
 @dataclass(frozen=True)

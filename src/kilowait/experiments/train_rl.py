@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -18,18 +17,24 @@ from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.storage import plain_json, save_folder
-from kilowait.evaluation.storage.folder import read_json
+from kilowait.evaluation.storage import plain_json
 from kilowait.experiments.early_stopping import BestModel
 from kilowait.experiments.env_factory import EnvFactory, LoadCurriculum, SyntheticCurriculum, env_factory_for
-from kilowait.experiments.resume_checks import check_identity, check_memory, training_folder, training_identity
+from kilowait.experiments.resume_checks import check_identity, check_memory, training_identity
 from kilowait.experiments.synthetic_training import check_synthetic_supported
 from kilowait.experiments.train_power import PowerTraining
 from kilowait.files import locks_output, write_text
-from kilowait.files.toml_file import to_toml
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "RLTraining", "train_network", "save_network_agent", "warm_start_updates"]
+__all__ = [
+    "ALGORITHMS",
+    "WARM_START_FILE",
+    "RLTraining",
+    "plain_settings",
+    "train_network",
+    "training_updates",
+    "warm_start_updates",
+]
 
 ALGORITHMS = {
     "ppo": "proximal policy optimisation",
@@ -246,7 +251,7 @@ def train_network(
     provenance = {
         "env": factory.name,
         "decision_settings": factory.decision_settings,
-        "training": _plain(training),
+        "training": plain_settings(training),
         "cluster": cluster.name,
     }
     provenance |= {**factory.provenance, **({"units": units} if units else {}), **synthetic_record}
@@ -270,6 +275,12 @@ def _units(factory: EnvFactory, jobs: JobTable, training: RLTraining) -> dict[st
     return term_units(factory.envs(jobs, training.windows, window_jobs, False), first, training.objectives)
 
 
+def training_updates(training: RLTraining) -> int:
+    """Number of updates of the training, without those of the warm start."""
+    steps_per_update = agents.steps_per_update(training.algorithm_settings())
+    return max(1, training.total_timesteps // (steps_per_update * training.num_envs))
+
+
 def warm_start_updates(training: RLTraining) -> int:
     """Number of updates of the warm start, 0 without an expert."""
     if training.expert is None:
@@ -277,32 +288,6 @@ def warm_start_updates(training: RLTraining) -> int:
     from kilowait.agents.rl.behavior_cloning import BehaviorCloningSettings
 
     return BehaviorCloningSettings(training.expert, training.expert_steps).updates(training.num_envs)
-
-
-def save_network_agent(
-    out: str | PathLike[str],
-    history: list[Any],
-    *,
-    scenario: Mapping[str, Any],
-    results: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    force: bool = False,
-) -> Path:
-    """Write agent.pt, the training history, the explanation, and the manifest."""
-    state = training_folder(out)
-    content = {
-        "training": [asdict(update) for update in history],
-        "explained": read_json(state / "explained.json", state),
-        **({"warm_start": read_json(state / WARM_START_FILE, state)} if (state / WARM_START_FILE).exists() else {}),
-        **results,
-    }
-
-    def fill(folder: Path) -> None:
-        shutil.copyfile(state / "agent.pt", folder / "agent.pt")
-        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
-
-    return save_folder(out, fill, kind="agent", manifest=manifest, force=force)
 
 
 def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,7 +298,7 @@ def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "sizes": sizes}
 
 
-def _plain(training: RLTraining) -> dict[str, Any]:
+def plain_settings(training: RLTraining) -> dict[str, Any]:
     """The settings as plain data."""
     return {item.name: _plain_value(getattr(training, item.name)) for item in fields(training)}
 

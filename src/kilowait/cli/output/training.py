@@ -1,0 +1,204 @@
+"""Terminal output of trainings: progress, test results, Pareto fronts, and how to use the agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cli import console
+
+if TYPE_CHECKING:
+    from kilowait.cluster import Cluster
+    from kilowait.experiments.trainers import Trainer
+
+__all__ = [
+    "progress_text",
+    "search_outcome",
+    "show_energy_evaluation",
+    "show_front",
+    "show_gpu_evaluation",
+    "show_trained_agent",
+]
+
+TRAIN_LONGER_HINT = "to train longer, repeat the command with more --generations and --resume"
+
+
+def progress_text(trainer: Trainer, done: Any) -> tuple[str, bool, int]:
+    """Text of a finished generation or update, whether it is shown without a terminal, and its number."""
+    from kilowait.experiments.trainers import GpuTrainer, NetworkTrainer, PowerTrainer
+
+    if not isinstance(trainer, NetworkTrainer):
+        if isinstance(trainer, GpuTrainer):
+            text = f"best so far {done.best:.3f} of the best policy"
+        elif isinstance(trainer, PowerTrainer):
+            text = f"best so far {done.best:.3f} of the best hand-tuned policy"
+        else:
+            text = f"candidates at {done.training:.3f} of the initial objective"
+        return text, done.number % 10 == 0, done.number
+    warm = trainer.warm_start_updates
+    if "imitation" in done.losses:
+        expert, agreement = trainer.settings.expert, done.losses["agreement"]
+        text = f"behavior cloning of {expert}, {done.steps:,} decisions, {agreement:.1%} agreement"
+        return text, done.number % max(1, warm // 10) == 0, done.number
+    ended = "" if math.isnan(done.metric) else f", episodes {done.metric:.3f}"
+    best = "" if math.isnan(done.best) else f", best so far {done.best:.3f}"
+    text = f"update {done.number}, {done.steps:,} steps, {done.steps_per_s:,.0f}/s{ended}{best}"
+    return text, done.number % max(1, (trainer.steps - warm) // 20) == 0, warm + done.number
+
+
+def show_trained_agent(
+    trainer: Trainer,
+    agent: Any,
+    evaluation: Mapping[str, Any],
+    front: Mapping[str, Any] | None,
+    workload: Any,
+    cluster: Cluster,
+    out: Path,
+    state: Path,
+) -> None:
+    """Print the test results of a trained agent, and how to use it."""
+    from kilowait.cli.output.compare import show_comparisons
+    from kilowait.experiments.train_gpu import start_description
+    from kilowait.experiments.trainers import GpuTrainer, NetworkTrainer, PowerTrainer
+
+    is_network = isinstance(trainer, NetworkTrainer)
+    if front is not None:
+        show_front(front)
+        console.note("the comparison with policies uses equal weights")
+    if isinstance(trainer, GpuTrainer):
+        print(f"the best policy on the training jobs is {start_description(agent)}")
+        if agent.provenance["policy_kept"]:
+            print("no candidate of the search is significantly better on the validation jobs: the agent is that policy")
+    if trainer.power is not None:
+        show_energy_evaluation(evaluation)
+    elif cluster.node_level:
+        show_gpu_evaluation(evaluation)
+    else:
+        for note in evaluation["notes"]:
+            console.note(note)
+        show_comparisons([evaluation], [workload])
+        if not is_network:
+            print(f"\n{search_outcome(agent)}")
+    objectives = trainer.settings.objectives if is_network else ()
+    preference = f":prefer={objectives[0]}=0.3+{objectives[1]}=0.7" if objectives else ""
+    file = out / ("agent.pt" if is_network else "agent.json")
+    if isinstance(trainer, PowerTrainer) and trainer.power is not None:
+        use = f"kilowait simulate --policy agent:{file} --power ... --power-controls {trainer.power.power_controls}"
+    else:
+        baseline = "srtf" if cluster.node_level else "saf"
+        use = f"kilowait compare --policies {baseline},agent:{file}{preference}"
+    print(f"\nwritten to {out}; use it with: {use}")
+    if is_network:
+        print(
+            f"learning curves: tensorboard --logdir {state}; to train longer, repeat the command with more "
+            "--total-timesteps and --resume"
+        )
+    else:
+        print(TRAIN_LONGER_HINT)
+
+
+def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
+    """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
+    from kilowait.units import format_duration
+
+    rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
+    print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
+    width = 2 + max(map(len, evaluation["policies"]))
+    print(f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}")
+    for name, row in rows:
+        spans = [format_duration(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
+        print(
+            f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
+            f"{row['flops_utilization']:>9.1%}"
+        )
+    ratio = evaluation["ratios"].get("agent")
+    if ratio is not None:
+        value, low, high = ratio
+        print(f"\nagent: {value:.3f} of the best policy's mean completion time, 95 % interval {low:.3f} to {high:.3f}")
+
+
+def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
+    """Print the test results with energy, and how the agent compares with the Pareto front."""
+    from kilowait.units import format_duration
+
+    objective, policies = evaluation["objective"], evaluation["policies"]
+    print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
+    extra = [name for name in ("co2", "cost") if name in policies["agent"]]
+    heads = ["kWh/job", *({"co2": "kg CO2/job", "cost": "cost/job"}[name] for name in extra)]
+    heads += ["slowdown", "mean wait", "95 % wait below"]
+    order = sorted(
+        {"agent", *evaluation["front"], *(name for name in policies if name.endswith(", none"))},
+        key=lambda name: policies[name][objective],
+    )
+    rows = []
+    for name in order:
+        row = policies[name]
+        cells = [console.number(row[figure]) for figure in ("energy", *extra)]
+        cells += [f"{row['slowdown']:.3f}", format_duration(row["wait_s"]), format_duration(row["p95_wait_s"])]
+        rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
+    console.table(["", *heads, ""], rows)
+    value, low, high = evaluation["margin"]["objective_ratio"]
+    other, lower, higher = evaluation["margin"]["delay_ratio"]
+    print(
+        f"\nagent: {value:.3f} of the lowest {objective} among the {len(policies) - 1} hand-tuned policies whose "
+        f"slowdown is not larger, 95 % interval {low:.3f} to {high:.3f};"
+    )
+    print(
+        f"       {other:.3f} of the lowest slowdown among those whose {objective} is not larger, {lower:.3f} "
+        f"to {higher:.3f}"
+    )
+    print(_conclusion(evaluation))
+
+
+def _conclusion(evaluation: Mapping[str, Any]) -> str:
+    margin = evaluation["margin"]
+    if margin["objective_ratio"][2] < 1 or margin["delay_ratio"][2] < 1:
+        return "the agent dominates part of the Pareto front of the hand-tuned power controls"
+    if margin["objective_ratio"][0] >= 1 and margin["delay_ratio"][0] >= 1:
+        return "the agent is not better than the Pareto front of the hand-tuned power controls: use those"
+    return "the difference to the Pareto front of the hand-tuned power controls is not significant"
+
+
+def show_front(front: Mapping[str, Any]) -> None:
+    """Print the table of a Pareto front."""
+    terms = list(front["terms"])
+    print(f"test jobs: {front['windows']} windows of {front['window_jobs']:,} jobs; means and 95 % intervals\n")
+    print("".join(f"{'weight ' + name:>20}" for name in terms) + "".join(f"{name:>30}" for name in terms))
+    for point in front["points"]:
+        weights = "".join(f"{point['preference'][name]:>20.2f}" for name in terms)
+        print(weights + "".join(f"{_cell(point, name):>30}" for name in terms) + _remark(point))
+    rule = "".join(f"{_cell(front['reference'], name):>30}" for name in terms)
+    print(f"{front['reference']['name']:<{20 * len(terms)}}{rule}\n")
+    for name, meaning in front["terms"].items():
+        print(f"{name}: {meaning}; unit {front['units'][name]:.4g}")
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    low, high = row.get("intervals", {}).get(name, (float("nan"),) * 2)
+    spread = "" if math.isnan(low) else f" ({low:.4g} to {high:.4g})"
+    return f"{row['metrics'][name]:.4g}{spread}"
+
+
+def _remark(point: Mapping[str, Any]) -> str:
+    return "  dominated" if point["dominated"] else ""
+
+
+def search_outcome(agent: Any) -> str:
+    """How the search ended, in one sentence.
+
+    >>> from kilowait.agents import LinearAgent
+    >>> search_outcome(LinearAgent([1.0] * 12, provenance={"start": "default", "accepted_step": 0.5}))
+    "the search started at 'default'; the agent is half the way from there to the best candidate"
+    """
+    if agent.fallback_policy is not None:
+        return (
+            f"on the training jobs {agent.fallback_policy} was better than any candidate of the search: "
+            "the agent is that policy"
+        )
+    start, step = agent.provenance["start"], agent.provenance["accepted_step"]
+    if step == 0.0:
+        return f"the search found nothing clearly better than its start, {start!r}: the agent is that"
+    share = "half" if step == 0.5 else "all"
+    return f"the search started at {start!r}; the agent is {share} the way from there to the best candidate"
