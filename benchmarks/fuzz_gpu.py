@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["gpu_samples"]
+import numpy as np
+
+from kilowait.jobs import JobTable
+
+__all__ = ["gpu_samples", "gpu_tables"]
 
 _HEADERS = {
     "openb": (
@@ -79,8 +83,21 @@ def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
         philly.append(
             {"status": "Pass", "vc": "v", "jobid": f"a_{n}", "attempts": [attempt], "submitted_time": times[0]}
         )
+    for name in ("google2011_tasks", "google2011_jobs"):
+        lines_by_format[name].sort(key=lambda line: int(line.partition(",")[0]))
     lines_by_format["philly"] = json.dumps(philly, indent=0).split("\n")
     return {name: ("\n".join(lines) + "\n").encode() for name, lines in lines_by_format.items()}
+
+
+def gpu_tables(jobs: int = 40) -> dict[str, JobTable]:
+    """Tables of a GPU cluster of 8 and 13 columns of small whole numbers, as many as Google's events of 2011 have."""
+    count = np.arange(1, jobs + 1)
+    columns = {
+        "job_id": count, "submit_s": count * 2, "runtime_s": count % 9, "estimate_s": count % 5, "nodes": count % 2 + 1,
+        "gpus": count % 2, "cores": count % 4, "user": count % 3, "cpu_milli": count % 7, "memory_mb": count % 6,
+        "priority": count % 2, "queue": count % 2, "qos": count % 3,
+    }  # fmt: skip
+    return {f"own_gpu_{width}": JobTable(**dict(list(columns.items())[:width])) for width in (8, 13)}
 
 
 def _time_text(seconds: int) -> str:

@@ -1,8 +1,10 @@
-"""Fuzzing of the trace readers: every error is a KilowaitError, and every row is accounted for.
+"""Fuzzing of the trace readers: every error is a KilowaitError, every row is accounted for, no change is silent.
 
-    python -m benchmarks.fuzz_readers --lines 1000000 --seed 0
+    python -m benchmarks.fuzz_readers --cases 5000 --seed 0
 
-Sample logs are synthetic; if KILOWAIT_DATA names the folder of real traces, their first lines are mutated too.
+A case is a mutated log, a log in another form with the same jobs (comments, header, compression), or a random table
+that is written and read. Sample logs are synthetic; if KILOWAIT_DATA names the folder of real traces, their first lines
+are used too.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fuzz_gpu import gpu_samples
+from benchmarks.fuzz_gpu import gpu_samples, gpu_tables
+from benchmarks.fuzz_tables import check_same, check_written, compressed, random_table, variant
 from kilowait.errors import KilowaitError
 from kilowait.jobs import JobTable
-from kilowait.traces import read_trace_with_report, write_trace
+from kilowait.traces import CleaningReport, read_trace_with_report, write_trace
 
 _TOKENS = (
     "nan inf -inf 1e400 -5 -1 0 99999999999999999999 1e15 -1e300 0x10 1_000 --1 - . 1.2.3 5. .5 1-2 {1,2} | , ; \" ' # "
@@ -119,10 +122,23 @@ def samples() -> dict[str, bytes]:
         user=[row[0] % 3 for row in rows],
         labels={"user": ("x", "y", "z")},
     )
+    named = random_names(table)
     with tempfile.TemporaryDirectory() as folder:
         write_trace(table, Path(folder) / "own.parquet")
         texts["parquet"] = (Path(folder) / "own.parquet").read_bytes()
+        for name, own in {"own_names": named, **gpu_tables()}.items():
+            write_trace(own, Path(folder) / "own.csv")
+            texts[name] = (Path(folder) / "own.csv").read_bytes()
     return texts
+
+
+def random_names(table: JobTable) -> JobTable:
+    """The table with users whose names are formulas, have line ends, or look like rows."""
+    names = ("=1+1", "'=1", "a\n2,60,5,5,1,3", "a\r\nb", " x ", 'a"b,', "#x", "-1")
+    codes = np.arange(len(table)) % len(names)
+    return JobTable(
+        labels={"user": names}, **{name: table[name] for name in table.columns if name != "user"}, user=codes
+    )
 
 
 def real_heads(lines: int = 60) -> dict[str, bytes]:
@@ -188,9 +204,12 @@ def mutated(data: bytes, rng: np.random.Generator) -> tuple[bytes, int]:
     match int(rng.integers(24)):
         case 0:
             result = result.replace(b"\n", b"\r\n")
-        case 1:
-            result = gzip.compress(result)
-            result = result[: int(rng.integers(1, len(result) + 1))]
+        case 1 | 5 | 6:
+            result = compressed(result, rng, truncated=bool(rng.integers(2)))
+        case 7:
+            result = flipped(compressed(result, rng), rng)
+        case 8:
+            result = b"# note\n" * int(rng.integers(1, 400)) + result
         case 2:
             result = result.decode("utf-8").encode("utf-16")
         case 3:
@@ -239,7 +258,10 @@ class IntactLines:
         if text[: len(self.header)] != self.header or 2 * len(intact) < len(text):
             return 0  # Another header, or too few intact lines to detect the format.
         row_of = {job: row for row, job in enumerate(jobs["job_id"].tolist())}
+        enclosed = "\n".join(name for names in jobs.labels.values() for name in names if "\n" in name)
         for job in intact:
+            if self.lines[job] in enclosed:
+                continue  # Two broken quotes made a sound text of the lines between them.
             assert job in row_of, f"job {job} is lost although its line is intact"
             row = row_of[job]
             values = [jobs[name][row] for name in ("submit_s", "runtime_s", "nodes")]
@@ -275,13 +297,29 @@ def check(path: Path, data_mutated: bytes, intact_lines_of: IntactLines | None, 
     assert jobs.order is None, "not sorted"
     assert np.isfinite(jobs["submit_s"]).all() and np.isfinite(jobs["runtime_s"]).all(), "times that are no numbers"
     json.dumps(dict(jobs.meta), allow_nan=False)
+    if len(data_mutated) % 4 == 0:
+        check_written(jobs, path.parent)
     if intact_lines_of is None or any("seen before" in entry.reason for entry in report_read.entries):
         return "read", 0  # A broken line may have taken the number of another job.
     return "read", intact_lines_of.check(data_mutated, jobs)
 
 
-def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> Counter[str]:
-    """Read at least `lines` mutated lines; raises AssertionError at the first violated requirement."""
+def check_variant(path: Path, data: bytes, changed: bytes) -> None:
+    """A log in another form must be read as the same jobs."""
+    tables = []
+    for content in (data, changed):
+        path.write_bytes(content)
+        tables.append(read_trace_with_report(path, never_ran="keep"))
+    (jobs, expected), (found, report) = tables
+    assert report.format == expected.format, f"read as {report.format}, {report.format_reason}"
+    assert [(e.kind, e.count) for e in report.entries if e.kind != "note"] == [
+        (e.kind, e.count) for e in expected.entries if e.kind != "note"
+    ], f"{expected.lines()} became {report.lines()}"
+    check_same(found, jobs, CleaningReport(), "variant")
+
+
+def fuzz(cases: int, seed: int, *, real: bool = True, report: bool = False) -> Counter[str]:
+    """Try this many cases; raises AssertionError at the first violated requirement."""
     rng = np.random.default_rng(seed)
     samples_by_name = samples() | gpu_samples() | (real_heads() if real else {})
     names = sorted(samples_by_name)
@@ -291,25 +329,36 @@ def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> C
         warnings.simplefilter("error")
         path = Path(folder) / "log"
         intact_lines = {name: IntactLines(samples_by_name[name], *spec, path) for name, spec in SAMPLES.items()}
-        while counts["lines"] < lines:
+        readable = [name for name in names if not name.startswith("real")]
+        while counts["cases"] < cases:
             name = names[int(rng.integers(len(names)))]
-            data_mutated, broken = (
-                (flipped(samples_by_name[name], rng), 1) if name == "parquet" else mutated(samples_by_name[name], rng)
-            )
+            counts["cases"] += 1
             try:
-                outcome, compared = check(path, data_mutated, intact_lines.get(name), bool(rng.integers(2)))
+                match int(rng.integers(8)):
+                    case 0:
+                        name = "a written table"
+                        counts["written"] += check_written(random_table(rng), Path(folder))
+                    case 1:
+                        name = readable[int(rng.integers(len(readable)))]
+                        changed = variant(name, samples_by_name[name], rng)
+                        path.write_bytes(changed)
+                        check_variant(path, samples_by_name[name], changed)
+                        counts["variants"] += 1
+                    case _:
+                        sample = samples_by_name[name]
+                        content, broken = (flipped(sample, rng), 1) if name == "parquet" else mutated(sample, rng)
+                        outcome, compared = check(path, content, intact_lines.get(name), bool(rng.integers(2)))
+                        counts["mutations"] += 1
+                        counts[outcome] += 1
+                        counts["compared"] += compared
+                        counts["lines"] += broken
             except Exception as error:
                 failure_path = Path(tempfile.gettempdir()) / "kilowait_fuzz_failure"
-                failure_path.write_bytes(data_mutated)
+                failure_path.write_bytes(path.read_bytes() if path.exists() else b"")
                 trace_text = "".join(traceback.format_exception(error)[-4:])
-                raise AssertionError(
-                    f"{name}: {type(error).__name__}: {error}; kept as {failure_path}\n{trace_text}"
-                ) from error
-            counts[outcome] += 1
-            counts["compared"] += compared
-            counts["files"] += 1
-            counts["lines"] += broken
-            if report and counts["files"] % 5000 == 0:
+                what = f"case {counts['cases']}, {name}: {type(error).__name__}: {error}"
+                raise AssertionError(f"{what}; kept as {failure_path}\n{trace_text}") from error
+            if report and counts["cases"] % 5000 == 0:
                 sys.stdout.write(f"{dict(counts)} in {time.perf_counter() - start_time:.0f} s\n")
                 sys.stdout.flush()
     return counts
@@ -318,12 +367,13 @@ def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> C
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=1_000_000, help="mutated lines to feed")
+    parser.add_argument("--cases", type=int, default=50_000, help="mutated logs, changed logs and tables to try")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     start_time = time.perf_counter()
-    counts = fuzz(options.lines, options.seed, report=True)
-    sys.stdout.write(f"nothing found: {dict(counts)} in {time.perf_counter() - start_time:.0f} s\n")
+    counts = fuzz(options.cases, options.seed, report=True)
+    found = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    sys.stdout.write(f"nothing found: {found}, in {time.perf_counter() - start_time:.0f} s\n")
 
 
 if __name__ == "__main__":

@@ -65,10 +65,11 @@ def size_text(size: int) -> str:
     return f"{size / 1024**unit:.3g} {'KMGT'[unit - 1]}iB"
 
 
-def decompressed(data: bytes, source: str, limit: int | None = None) -> tuple[bytes, int]:
+def decompressed(data: bytes, source: str, limit: int | None = None, remedy: str = "") -> tuple[bytes, int]:
     """The data without compression, and the number of bytes after its end; other data is returned unchanged.
 
-    `limit` is in bytes, by default `default_limit`. The result is an InputError if it is larger.
+    `limit` is in bytes, by default `default_limit`. A larger result is an InputError, whose message ends in `remedy`, by
+    default the argument `unpack_limit` of the readers of logs.
 
     >>> decompressed(bz2.compress(b"1 2 3"), "x.bz2"), decompressed(b"1 2 3", "x")
     ((b'1 2 3', 0), (b'1 2 3', 0))
@@ -87,8 +88,8 @@ def decompressed(data: bytes, source: str, limit: int | None = None) -> tuple[by
             if size > limit:
                 raise InputError(
                     f"{source} decompresses to more than the limit of {size_text(limit)} ({limit:,} bytes): "
-                    f"{len(data):,} bytes of {kind} data gave {size:,} bytes so far; if the file is right, raise the "
-                    f"limit with unpack_limit={2 * limit}"
+                    f"{len(data):,} bytes of {kind} data gave {size:,} bytes so far; if the file is right, "
+                    + (remedy or f"raise the limit with unpack_limit={2 * limit}")
                 )
             parts.append(part)
         data = b"".join(parts)

@@ -10,8 +10,11 @@ from kilowait.traces.clean import RawColumns
 
 
 def test_fuzzing_finds_no_error() -> None:
-    counts = fuzz_readers.fuzz(6_000, seed=20, real=False)
-    assert counts["lines"] >= 6_000
+    counts = fuzz_readers.fuzz(600, seed=20, real=False)
+    assert counts["cases"] == 600
+    assert counts["lines"] >= 3_000
+    assert counts["variants"] > 40
+    assert counts["written"] > 100
     assert counts["read"] > 50
     assert counts["refused"] > 10
     assert counts["compared"] > 500
@@ -30,7 +33,7 @@ def test_fuzzing_detects_lost_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     original = CleaningReport.add
     monkeypatch.setattr(CleaningReport, "add", lambda self, kind, *rest: original(self, "note", *rest))
     with pytest.raises(AssertionError, match="accounted for"):
-        fuzz_readers.fuzz(6_000, seed=1, real=False)
+        fuzz_readers.fuzz(600, seed=1, real=False)
 
 
 def test_fuzzing_detects_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,4 +45,19 @@ def test_fuzzing_detects_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(swf, "_processors", shifted)
     with pytest.raises(AssertionError, match="its line says"):
-        fuzz_readers.fuzz(20_000, seed=1, real=False)
+        fuzz_readers.fuzz(2_000, seed=1, real=False)
+
+
+def test_fuzzing_detects_silent_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kilowait.traces.tables.table_reader.unguarded", str.strip)
+    with pytest.raises(AssertionError, match="a written table: .* was .* is "):
+        fuzz_readers.fuzz(600, seed=1, real=False)
+
+
+def test_the_number_of_cases_is_an_option_and_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KILOWAIT_DATA", raising=False)
+    monkeypatch.setattr("sys.argv", ["fuzz_readers", "--cases", "20", "--seed", "3"])
+    fuzz_readers.main()
+    assert capsys.readouterr().out.startswith("nothing found: 20 cases, ")

@@ -16,8 +16,8 @@ from kilowait.traces import read_trace_with_report, write_trace
 
 LINES = 10_000
 """Lines of each log that are read."""
-MORE_LINES = {"google2011/task_events/part-00000-of-00500.csv.gz": 60_000}
-"""Where the first events are all submissions."""
+MORE_LINES = {"google2011/task_events/part-00000-of-00500.csv.gz": 10**9}
+"""Where the first events are all submissions, so that no job runs."""
 NOT_LOGS = {
     "gpu/acme/acme_empirical_cdfs.csv.gz": "measurements of power",
     "gpu/acme/cluster_summary.csv.gz": "a list of clusters",

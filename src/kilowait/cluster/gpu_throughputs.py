@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import re
@@ -12,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kilowait.compression import decompressed
 from kilowait.errors import InputError
 
 __all__ = ["GAVEL_THROUGHPUTS", "Throughputs", "read_throughputs"]
@@ -60,8 +60,8 @@ def read_throughputs(path: str | PathLike[str]) -> Throughputs:
     """
     path = Path(path)
     try:
-        packed = path.read_bytes()
-        content = json.loads(gzip.decompress(packed) if path.suffix == ".gz" else packed)
+        data, _ = decompressed(path.read_bytes(), str(path), remedy="decompress it and give the decompressed file")
+        content = json.loads(data)
     except FileNotFoundError:
         raise InputError(f"no throughput file {path}") from None
     except (OSError, EOFError, ValueError) as problem:

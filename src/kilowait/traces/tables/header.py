@@ -29,9 +29,9 @@ def find_header(lines: Sequence[str]) -> tuple[int, str] | None:
     mark = csv_delimiter(lines[first])
     if mark is not None:
         return first, mark
-    counts = {mark: lines[first].count(mark) for mark in DELIMITERS if mark in lines[first]}
+    widths = {mark: len(split_line(lines[first], mark)) for mark in DELIMITERS if mark in lines[first]}
     for at in range(first - 1, -1, -1):
-        if any(lines[at].count(mark) == count for mark, count in counts.items()):
+        if any(mark in lines[at] and len(split_line(lines[at], mark)) == width for mark, width in widths.items()):
             mark = csv_delimiter(lines[at].lstrip("# "))
             if mark is not None:
                 return at, mark

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import hashlib
 import json
-import lzma
 import math
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.compression import decompressed
 from kilowait.errors import InputError
 
 __all__ = ["SignalFile", "Table", "as_number", "single_value", "open_signal"]
@@ -146,10 +143,7 @@ def open_signal(path: str | PathLike[str]) -> SignalFile:
     except OSError as problem:
         raise InputError(f"cannot read {path}: {problem.strerror or problem}; check the path") from None
     name, checksum = path.name, hashlib.sha256(data).hexdigest()
-    try:
-        data = _unpacked(data)
-    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as problem:
-        raise InputError(f"{path} is damaged or truncated: {problem}; download the file again") from None
+    data, _ = decompressed(data, str(path), remedy="decompress it and give the decompressed file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -186,17 +180,3 @@ def single_value(names: Sequence[str], wanted: str | None, what: str, remedy: st
         raise InputError(f"the file mixes {len(known)} {what}s ({', '.join(known[:10])}); {remedy}")
     return known[0] if known else None
 
-
-def _unpacked(data: bytes) -> bytes:
-    if data[:2] == b"\x1f\x8b":
-        return gzip.decompress(data)
-    if data[:4] == b"\x28\xb5\x2f\xfd":
-        import pyarrow as pa
-
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            return bytes(stream.read())
-    if data[:3] == b"BZh":
-        return bz2.decompress(data)
-    if data[:6] == b"\xfd7zXZ\x00":
-        return lzma.decompress(data)
-    return data
