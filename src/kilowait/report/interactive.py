@@ -22,6 +22,7 @@ from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
 from kilowait.report.comparison_data import BOUND_S, ComparisonData
+from kilowait.report.drawn_schedule import drawn_jobs, drawn_log, user_names
 from kilowait.report.figures import colour_numbers
 from kilowait.report.gantt import GanttRows, assign_rows, outages
 from kilowait.report.html import text
@@ -34,6 +35,7 @@ __all__ = [
     "time_axis_note",
     "json_script",
     "gantt_chart",
+    "gantt_log",
     "gantt_runs",
     "gantt_rows",
     "size_classes",
@@ -111,9 +113,17 @@ def gantt_runs(data: ComparisonData) -> tuple[int, ...]:
     return tuple(sorted(data.by_importance[: min(largest, len(data.shown))]))
 
 
+def gantt_log(data: ComparisonData, policy: int) -> ExecutionLog:
+    """The log of a schedule, or the part of it that is drawn if it is too large."""
+    return drawn_log(data.log(policy), GANTT_SEGMENTS)
+
+
 def gantt_rows(data: ComparisonData, policy: int) -> GanttRows:
-    """Gantt rows of one schedule, with the node-group sizes of the cluster description where it gives them."""
-    log = data.log(policy)
+    """Gantt rows of one schedule, with the node-group sizes of the cluster description where it gives them.
+
+    They are rows of the segments of `gantt_log`.
+    """
+    log = gantt_log(data, policy)
     sizes = {row.get("name"): int(row.get("nodes", 0)) for row in data.comparison.cluster.get("group", ())}
     known = [sizes.get(group, 0) for group in log.groups] if len(log.groups) > 1 else None
     return assign_rows(log, known)
@@ -126,9 +136,11 @@ def size_classes(data: ComparisonData) -> list[tuple[int, str]]:
 
 
 def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, GanttRows]) -> str:
-    """Interactive Gantt chart with every job as a rectangle; `given` has the rows of each schedule by policy."""
-    logs = {policy: data.log(policy) for policy in rows_by_policy}
-    first = next(iter(logs.values()))
+    """Interactive Gantt chart with every job as a rectangle; `rows_by_policy` is by `gantt_rows`."""
+    logs = {policy: gantt_log(data, policy) for policy in rows_by_policy}
+    complete, first = data.log(next(iter(logs))), next(iter(logs.values()))
+    jobs = drawn_jobs(complete, GANTT_SEGMENTS)
+    warmup = data.comparison.windows[data.typical].warmup
     if not len(first):
         return "<p>No job started, so there is no Gantt chart.</p>"
     ticks = TickScale(list(logs.values()))
@@ -142,7 +154,7 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
     table_of = first.jobs_table
     users, user_of_job = np.unique(table_of.column("user"), return_inverse=True)
     work = np.bincount(user_of_job, weights=table_of["nodes"] * table_of["runtime_s"])
-    top_users = users[np.argsort(-work, kind="stable")[:7]].tolist()
+    users = users[np.argsort(-work, kind="stable")]
     largest = max(rows_by_policy.values(), key=lambda rows: rows.rows)
     setup = {
         "zero": ticks.zero_s,
@@ -151,12 +163,12 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
         "length": ticks.last_s - ticks.zero_s,
         "rows": largest.rows,
         "groups": [list(pair) for pair in zip(first.groups, largest.group_rows, strict=True)],
-        "warmup": data.comparison.windows[data.typical].warmup,
+        "warmup": warmup if jobs is None else int(np.searchsorted(jobs, warmup)),
         "jobs": f"{name}-jobs",
         "runs": runs,
         "sizes": size_classes(data),
-        "users": list(table_of.labels.get("user", ())),
-        "topUsers": top_users,
+        "users": user_names(table_of.labels.get("user", ()), users.tolist()),
+        "topUsers": users[:7].tolist(),
     }
     outage_list = outages(first)
     if outage_list:
@@ -175,6 +187,11 @@ def gantt_chart(data: ComparisonData, name: str, rows_by_policy: Mapping[int, Ga
     if first.pieces is not None:
         row_note = "Jobs use individual GPUs, and several jobs may share a node, so rows are not individual nodes. "
     notes = "Pale: warm-up jobs, which are not counted. " if setup["warmup"] else ""
+    if jobs is not None:
+        notes += (
+            f"Only {len(jobs):,} of {len(complete.jobs_table):,} jobs are drawn, "
+            "the part of the schedule with the longest waits. "
+        )
     notes += _OUTAGE_NOTE if outage_list else ""
     return chart(
         name,

@@ -25,6 +25,7 @@ from kilowait.report.figures import (
 )
 from kilowait.report.format import share
 from kilowait.report.gantt import GanttRows, outages
+from kilowait.report.interactive import gantt_log
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_duration
 
@@ -190,8 +191,11 @@ def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
 
 
 def gantt(data: ComparisonData, policy: int, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]]) -> ReportFigure:
-    """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of its jobs."""
-    log = data.log(policy)
+    """Gantt chart coloured by job size, only for saved figures. Each pixel mixes the colours of its jobs.
+
+    `gantt_rows` are those of the page: of a large log, only a part is drawn.
+    """
+    log = gantt_log(data, policy)
     width, height = 1160, 420
     image, span_days = _schedule_image(log, gantt_rows, sizes, width, height)
     with new_figure(height_in=3.4, columns=2) as (figure, panels):
