@@ -4,9 +4,9 @@
 
 Two kinds of cases. In races, several processes take and release the locks of the same few folders at the same time,
 and some are killed at random moments, also while they take over a lock; every holder records itself in the folder and
-looks for others. In damages, the lock file of a folder is garbage, something other than a file, or the lock of a process
-that may or may not exist, here or on another host; the lock must be taken exactly if it is stale, and otherwise the
-error must be a LockError. Cases run in child processes.
+looks for others. In damages, the lock file of a folder is garbage, something other than a file, or the lock of a
+process that may or may not exist, here or on another host; the lock must be taken exactly if it is stale, and otherwise
+the error must be a LockError. Cases run in child processes.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
         for number in range(2):
             Path(root, f"folder{number}.holders").mkdir()
         racers = [_Racer(root, rng.randrange(2**32)) for _ in range(_RACERS)]
-        next_kill_s = time.monotonic() + 2
+        next_kill_s = float("inf")  # not before they race
         try:
             while counts["held"] + counts["refused"] < cases:
                 ready, _, _ = select.select([racer.process.stdout for racer in racers], [], [], 0.005)
@@ -263,6 +263,7 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
                         problem = "" if line else (racer.process.communicate()[1] or "a racer ended")
                         assert line in ("held", "refused"), f"seed {seed}: {line}{problem}"
                         counts[line] += 1
+                        next_kill_s = min(next_kill_s, time.monotonic() + rng.uniform(0, 0.3))
                         racer.seen_s = time.monotonic()
                     assert time.monotonic() - racer.seen_s < _REPLY_LIMIT_S, f"seed {seed}: a racer hangs"
                 if time.monotonic() > next_kill_s:
@@ -272,7 +273,7 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
                     assert "two holders" not in output, f"seed {seed}: {output}"
                     counts["killed"] += 1
                     racers[place] = _Racer(root, rng.randrange(2**32))
-                    next_kill_s = time.monotonic() + rng.uniform(0.02, 0.5)
+                    next_kill_s = time.monotonic() + rng.uniform(0.01, 0.3)
         finally:
             for racer in racers:
                 racer.process.kill()
