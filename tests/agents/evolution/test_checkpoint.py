@@ -8,7 +8,13 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import EvolutionStrategy, train_linear_batch
-from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, CheckpointDir, Generation, SearchCheckpoint
+from kilowait.agents.evolution.checkpoint import (
+    CHECKPOINT_FILE,
+    CheckpointDir,
+    Generation,
+    SearchCheckpoint,
+    write_document,
+)
 from kilowait.agents.linear_gpu.train import train_linear_gpu
 from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
 from kilowait.envs.power.power_setup import PowerConfig
@@ -174,6 +180,7 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
     checkpoint.start_scores([0, 1], lambda some: values)
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
     assert next(checkpoint.remaining_generations(search, np.random.default_rng(0))) == 1
+    checkpoint.path.append(search.mean)
     checkpoint.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
     again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
     assert np.array_equal(again.start_scores([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
@@ -195,6 +202,47 @@ def test_damaged_checkpoint_is_an_error(tmp_path, damage, message):
     (tmp_path / CHECKPOINT_FILE).write_text(damage((tmp_path / CHECKPOINT_FILE).read_text()))
     with pytest.raises(InputError, match=message):
         SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
+
+
+def with_state(folder, change):
+    """Change the state of a checkpoint and write it with a valid digest."""
+    document = json.loads((folder / CHECKPOINT_FILE).read_text())
+    change(document["state"])
+    write_document(folder / CHECKPOINT_FILE, document["state"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update(history=None), "history is null; it must be a list"),
+        (lambda s: s["history"][0].update(number="1"), r"history.0..number is '1'"),
+        (lambda s: s["history"][0].update(number=7), "history contradicts the rest"),
+        (lambda s: s["path"].append([1.0]), "path contradicts the rest"),
+        (lambda s: s.update(path=[["nan", 0.0]]), "path or best contradicts the rest"),
+        (lambda s: s.update(start_scores=[1.0, [2.0]]), "start_scores contradicts the rest"),
+        (lambda s: s.update(best=[[1.0], [1.0, 2.0]]), "best is not a score with its weights"),
+        (lambda s: s.update(path=[[1.0, 2.0, 3.0]]), "path has points of 3 numbers, not 2"),
+        (lambda s: s.update(best=[1.0, [1.0, 2.0, 3.0]]), "path contradicts the rest"),
+        (lambda s: s.pop("search"), "search contradicts the rest"),
+        (lambda s: s["search"].update(step=-1.0), "search and windows cannot be restored .step is -1.0"),
+        (lambda s: s["search"].update(covariance=[[1.0]]), "covariance is not an array of shape"),
+        (lambda s: s["search"].update(generation=10**30), "generation is 1000000000000000000"),
+        (lambda s: s["search"].update(random={}), "search and windows cannot be restored"),
+        (lambda s: s.update(windows={"state": 3}), "search and windows cannot be restored"),
+    ],
+)
+def test_invalid_state_is_an_error(tmp_path, change, message):
+    checkpoint = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
+    search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
+    assert next(checkpoint.remaining_generations(search, np.random.default_rng(0))) == 1
+    points = search.ask()
+    search.tell(points, (points**2).sum(axis=1))
+    checkpoint.path.append(search.mean)
+    checkpoint.close(Generation(1, 2, 1.0, 1.0, 1.0, 0.1))
+    with_state(tmp_path, change)
+    with pytest.raises(InputError, match=f"search.json.*({message}).*start again with --force"):
+        again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
+        next(again.remaining_generations(EvolutionStrategy([0.0, 0.0], step=1.0, seed=0), np.random.default_rng(0)))
 
 
 def test_unwritable_and_empty_folders_are_errors(tmp_path):

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ import numpy.typing as npt
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.errors import InputError
 from kilowait.files import write_text
+from kilowait.files.fields import Anything, Either, Items, Null, Number, Record, Text, Values, check_fields
+from kilowait.files.json_file import parse_json
+from kilowait.files.regular_file import read_bytes
 
 __all__ = ["CHECKPOINT_FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
 
@@ -29,6 +32,25 @@ Floats = npt.NDArray[np.float64]
 CHECKPOINT_FILE = "search.json"
 FORMAT = "kilowait search"
 VERSION = 3
+MAX_BYTES = 2**27
+"""Maximum size of a checkpoint, bytes."""
+_NUMBER = Either(Number(), Text(("nan", "inf", "-inf")))
+_COUNT = Number(0, 10**9, whole=True)
+_STATE = Record(
+    {
+        "identity": Values(Anything()),
+        "start_scores": Items(Either(_NUMBER, Items(_NUMBER))),
+        "history": Items(
+            Record(
+                {"number": _COUNT, "of": _COUNT} | dict.fromkeys(("training", "validation", "best", "step"), _NUMBER)
+            )
+        ),
+        "path": Items(Items(_NUMBER, minimum=1)),
+        "best": Either(Null(), Items(Either(_NUMBER, Items(_NUMBER, minimum=1)), minimum=2, maximum=2)),
+    },
+    {"search": Values(Anything()), "windows": Values(Anything())},
+)
+"""Fields of the state of a checkpoint."""
 STARTS_PER_CHECKPOINT = 4
 """Starting points that are evaluated between two checkpoints."""
 
@@ -110,8 +132,16 @@ class SearchCheckpoint:
         """Numbers of the remaining generations; search and random state are restored from the checkpoint."""
         self._search, self._random = search, random
         if self.history:
-            search.load_state_dict(self._loaded["search"])
-            random.bit_generator.state = self._loaded["windows"]
+            try:
+                if len(self.path[0]) != len(search.mean):
+                    raise ValueError(f"path has points of {len(self.path[0])} numbers, not {len(search.mean)}")
+                search.load_state_dict(self._loaded["search"])
+                random.bit_generator.state = self._loaded["windows"]
+            except (ValueError, TypeError, KeyError, OverflowError) as problem:
+                raise InputError(
+                    f"{self._file} is damaged: search and windows cannot be restored ({problem}); start again with "
+                    "--force"
+                ) from None
         yield from range(len(self.history) + 1, self.generations + 1)
 
     def close(self, generation: Generation) -> None:
@@ -133,7 +163,9 @@ class SearchCheckpoint:
         write_document(self._file, _encoded(state))
 
     def _load(self, path: Path) -> None:
-        state = _decoded(read_document(path))
+        stored = read_document(path)
+        check_fields(stored, _STATE, path, remedy="start again with --force")
+        state = _decoded(stored)
         for name, value in self._identity.items():
             saved = state["identity"].get(name)
             if saved != value:
@@ -143,9 +175,28 @@ class SearchCheckpoint:
                 )
         self._start_scores, self._loaded = state["start_scores"], state
         self.path = [np.array(point) for point in state["path"]]
-        self.history = [replace(Generation(**generation), of=self.generations) for generation in state["history"]]
+        self.history = [_generation(generation, self.generations) for generation in state["history"]]
         if state["best"] is not None:
+            if isinstance(state["best"][0], list) or not isinstance(state["best"][1], list):
+                raise InputError(f"{path} is damaged: best is not a score with its weights; start again with --force")
             self.best = (state["best"][0], np.array(state["best"][1]))
+        self._check_relations(path)
+
+    def _check_relations(self, path: Path) -> None:
+        """Raise an InputError if parts of the loaded state contradict one another."""
+        widths = {len(score) if isinstance(score, list) else None for score in self._start_scores}
+        numbers = [generation.number for generation in self.history]
+        lengths = {len(point) for point in self.path} | (set() if self.best is None else {len(self.best[1])})
+        points = [*self.path, *([] if self.best is None else [self.best[1]])]
+        for name, wrong in (
+            ("start_scores", len(widths) > 1),
+            ("history", numbers != list(range(1, len(numbers) + 1))),
+            ("path", len(self.path) != len(self.history) or len(lengths) > 1),
+            ("search", bool(self.history) and not {"search", "windows"} <= set(self._loaded)),
+            ("path or best", not all(np.isfinite(point).all() for point in points)),
+        ):
+            if wrong:
+                raise InputError(f"{path} is damaged: {name} contradicts the rest; start again with --force")
 
 
 def write_document(path: Path, state: Mapping[str, Any]) -> None:
@@ -160,22 +211,28 @@ def write_document(path: Path, state: Mapping[str, Any]) -> None:
 def read_document(path: Path) -> dict[str, Any]:
     """Read the state of a checkpoint; raise InputError for a damaged file or one of another program."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_bytes(path, max_bytes=MAX_BYTES), path)
     except FileNotFoundError:
         raise InputError(f"{path.parent} contains no search to resume; start one without --resume") from None
-    except (OSError, ValueError, RecursionError) as problem:
+    except (OSError, InputError) as problem:
         raise InputError(f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path} is no {FORMAT}: kilowait did not write it")
     if document.get("version") != VERSION:
         raise InputError(
-            f"{path} is a {FORMAT} of version {document.get('version')!r}; this kilowait reads version {VERSION}: "
+            f"{path} is a {FORMAT} of version {document.get('version')!r:.60}; this kilowait reads version {VERSION}: "
             "start again with --force"
         )
-    state: dict[str, Any] = document.get("state", {})
-    if document.get("digest") != _digest(state):
+    state = document.get("state")
+    if not isinstance(state, dict) or document.get("digest") != _digest(state):
         raise InputError(f"{path} is damaged: its digest does not match; start again with --force")
     return state
+
+
+def _generation(saved: Mapping[str, Any], generations: int) -> Generation:
+    """The record of a generation in a file, of a search of so many generations."""
+    names = [item.name for item in fields(Generation)]
+    return replace(Generation(**{name: saved[name] for name in names}), of=generations)
 
 
 def _digest(state: Mapping[str, Any]) -> str:

@@ -135,10 +135,20 @@ class EvolutionStrategy:
         >>> bool((search.ask() == first).all())
         True
         """
-        self.mean, self.step, self.generation = np.array(state["mean"]), state["step"], state["generation"]
+        arrays = {name: np.array(state[name], np.float64) for name in ("mean", *_ARRAYS)}
+        for name, array in arrays.items():
+            current: Floats = getattr(self, name if name == "mean" else f"_{name}")
+            if array.shape != current.shape or not np.isfinite(array).all():
+                raise ValueError(f"{name} is not an array of shape {current.shape} of finite numbers")
+        step, generation = state["step"], state["generation"]
+        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 < generation < 10**9:
+            raise ValueError(f"generation is {generation!r:.60}, not a number of generations")
+        if not isinstance(step, float) or not 0 < step < np.inf or (arrays["widths"] <= 0).any():
+            raise ValueError(f"step is {step!r:.60}, or widths are not above 0")
         self._random.bit_generator.state = state["random"]
+        self.mean, self.step, self.generation = arrays["mean"], step, generation
         for name in _ARRAYS:
-            setattr(self, f"_{name}", np.array(state[name]))
+            setattr(self, f"_{name}", arrays[name])
 
 
 def minimize(
