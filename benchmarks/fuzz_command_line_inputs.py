@@ -59,7 +59,8 @@ _POWERED = "simulate lublin:20:8 --power taurus --log-start 2022-01-01 --repeat-
 _CONTROLS = "energy controls lublin:20:8 --power taurus --workers 1 --log-start 2022-01-01 --repeat-signals"
 READERS: dict[str, list[str]] = {
     "log.swf": ["simulate log.swf", "traces describe log.swf", "compare log.swf --policies fcfs,sjf --workers 1"],
-    "log.csv": ["simulate log.csv --cluster 8 --by user", "traces anonymize log.csv --out folder/new.csv --key-file key",
+    "log.csv": ["simulate log.csv --cluster 8 --by user",
+                "traces anonymize log.csv --out folder/new.csv --key-file key",
                 "predict features log.csv --cluster 8 --out new.csv"],
     "samples.csv": ["telemetry label samples.csv --job-log log.csv --out new.parquet --log-start 2022-01-01"],
     "weather.epw": [f"{_POWERED} --weather weather.epw --cooling chiller"],
