@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -62,11 +63,12 @@ def _run(arguments: list[str]) -> int:
 
 
 def _status_of_command(all_arguments: list[str]) -> int:
-    from kilowait.cli import app, console
+    from kilowait.cli import app, argument_checks, console
     from kilowait.errors import KilowaitError
 
     arguments, debug = app.without_debug(all_arguments)
     try:
+        argument_checks.check_arguments(arguments)
         with console.plain_messages():
             app.command().main(arguments, prog_name="kilowait", obj={"words": arguments})
     except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
@@ -79,6 +81,18 @@ def _status_of_command(all_arguments: list[str]) -> int:
         from kilowait.cli.option_names import with_option_names
 
         console.info(f"error: {with_option_names(str(error), app.options_of(arguments))}")
+        return 2
+    except OSError as error:  # a path too long for the system, a full disk, ...
+        if debug:
+            raise
+        place = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        console.info(f"error: {error.strerror or error}{place}; check the path and the space on its disk")
+        return 2
+    except UnicodeEncodeError:
+        name = argument_checks.undecodable_name(arguments)
+        if debug or name is None:
+            raise
+        console.info(f"error: the name {name} has bytes that are no UTF-8; rename the file or folder")
         return 2
     except MemoryError:
         if debug:

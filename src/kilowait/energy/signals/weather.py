@@ -162,13 +162,25 @@ def _open_meteo(file: SignalFile) -> tuple[Floats, Floats, Floats, dict[str, Any
     return time, temperature, humidity, {**facts, "format": "open-meteo", "utc_offset_s": offset}
 
 
+def _whole(cell: str) -> int:
+    """A whole number, which some EPW writers write with a decimal point.
+
+    >>> _whole("24"), _whole("1.0")
+    (24, 1)
+    """
+    number = float(cell)
+    if number != int(number):
+        raise ValueError(f"the date or hour {cell!r:.40} is not a whole number")
+    return int(number)
+
+
 def _epw(file: SignalFile, year: int | None) -> tuple[Floats, Floats, Floats, dict[str, Any]]:
     lines = file.text.splitlines()
     place = lines[0].split(",")
     rows = [line.split(",") for line in lines[_EPW_HEADER_LINES:] if line.strip()]
     try:
         offset_s = float(place[8]) * 3600
-        when = np.array([[int(cell) for cell in row[:4]] for row in rows]).reshape(-1, 4)
+        when = np.array([[_whole(cell) for cell in row[:4]] for row in rows]).reshape(-1, 4)
         values = np.array([[float(row[_EPW_DRY_BULB]), float(row[_EPW_HUMIDITY])] for row in rows])
     except (ValueError, IndexError, OverflowError) as problem:
         raise InputError(f"this EPW file is invalid ({problem}); download the file again") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
 from collections import Counter
@@ -158,6 +159,7 @@ def _batches(path: Path, unusable_rows: Counter[str]) -> Iterator[Any]:
         os.close(handle)
     if not complete:
         raise InputError(f"it has no complete line; {_NEEDED}")
+    _check_utf8(path, complete)
     with pa.memory_map(str(path)) as mapped:
         text = mapped.read_buffer(complete)
     first = text.slice(0, min(complete, 65536)).to_pybytes().partition(b"\n")[0]
@@ -175,6 +177,20 @@ def _batches(path: Path, unusable_rows: Counter[str]) -> Iterator[Any]:
         pa.BufferReader(text), parse_options=pc.ParseOptions(invalid_row_handler=skip), convert_options=convert
     ) as reader:
         yield from map(unguarded_batch, reader)
+
+
+def _check_utf8(path: Path, size: int) -> None:
+    """InputError with the line of the first byte that is no UTF-8; Arrow's handler of invalid rows cannot report it."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with path.open("rb") as file:
+        while size > 0 and (part := file.read(min(size, 1 << 20))):
+            size -= len(part)
+            try:
+                decoder.decode(part, final=size == 0)
+            except UnicodeDecodeError as problem:
+                line += problem.object[: problem.start].count(b"\n")
+                raise InputError(f"line {line} has bytes that are no UTF-8; remove or correct it") from None
+            line += part.count(b"\n")
 
 
 def _known_columns(names: Sequence[str]) -> list[str]:
