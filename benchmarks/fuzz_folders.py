@@ -1,4 +1,4 @@
-"""Fuzzing of folders: whatever a run, comparison, agent, report or generator folder holds, it is read or refused in words.
+"""Fuzzing of folders: whatever a run, comparison, agent or generator folder holds, it is read or refused in words.
 
     python -m benchmarks.fuzz_folders --cases 10000 --seed 0
 
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.folder_damage import Damage, damaged
+from benchmarks.folder_damage import damaged
 from benchmarks.folder_samples import GENERATOR_SAMPLES, SAMPLES, write_samples
 from kilowait.errors import KilowaitError
 
@@ -157,7 +157,7 @@ def fuzz(cases: int, seed: int, names: list[str] | None = None, *, first: int = 
         code = f"from benchmarks import fuzz_folders; fuzz_folders._child({chosen!r}, {seed}, {at}, {last})"
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert child.stdout is not None
-        begun = at
+        begun: int | None = None
         for line in _lines(child):
             if "begin" in line:
                 begun = line["begin"]
@@ -167,6 +167,8 @@ def fuzz(cases: int, seed: int, names: list[str] | None = None, *, first: int = 
             if line["outcome"] == "found":
                 findings.append(f"seed {seed}, case {line['end']}: {line['name']}: {line['text']}")
         status = child.wait()
+        if begun is None:
+            raise RuntimeError(f"the sample folders cannot be written: exit status {status}")
         if at < last:  # the child has ended, or did not answer
             counts["found"] += 1
             findings.append(
