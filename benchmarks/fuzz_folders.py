@@ -41,7 +41,7 @@ CASE_LIMIT_S = 20.0
 """Time limit of one case, seconds."""
 MEMORY_BYTES = 6 * 2**30
 """Address space of a child process."""
-REPORT_SHARE = 0.01
+REPORT_SHARE = 0.03
 """Share of the folders that are read without an error of which a page is written."""
 
 

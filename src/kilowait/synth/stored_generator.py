@@ -101,7 +101,8 @@ def stored_schema(log: Mapping[str, Any], arrays: StoredArrays, card: str | Path
     if missing or len(set(columns)) < len(columns) or sorted(numbered) != sorted(people):
         raise InputError(
             f"{fspath(card)}: log.columns is {', '.join(columns)}, and log.numbered has "
-            f"{', '.join(numbered) or 'none'}; the columns of sizes and times are needed, each once, and the numbers of users and accounts"
+            f"{', '.join(numbered) or 'none'}; the columns of sizes and times are needed, each once, and the numbers "
+            "of users and accounts"
         )
     seen = {}
     for name in columns:

@@ -177,6 +177,13 @@ class CtganGenerator(TabularGenerator):
     name = "ctgan"
     settings_type = CtganSettings
 
+    def _restore(self, state: StoredArrays) -> None:
+        super()._restore(state)
+        common = state.group("network")["common"]
+        ends = np.cumsum(self._layout.sizes, dtype=np.int64)[:-1]
+        if (common < 0).any() or any(not part.sum() > 0 for part in np.split(common, ends) if len(part)):
+            raise state.refuse("network.common", "holds no category frequencies")
+
     def _untrained(self) -> Module:
         from kilowait.synth.tabular.ctgan import GeneratorNetwork
 
