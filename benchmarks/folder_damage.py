@@ -20,8 +20,8 @@ __all__ = ["Damage", "damaged"]
 
 NASTY: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 0.5, -0.5, 1e-300, 1e300, -1e300, 1e18, 2**31, 2**53 + 1, 2**63, -(2**63), 10**30,
-    "", "x", "nan", "$\\frac{$", "<b>", "\x00", "é\u2028", "a" * 20_000, "../../etc/passwd", "/dev/zero", "rule", "agent",
-    [], {}, [[]], [None], [1, 2, 3], ["x"], {"x": 1}, {"": {}}, [0] * 1000,
+    "", "x", "nan", "$\\frac{$", "<b>", "\x00", "é\u2028", "a" * 20_000, "../../etc/passwd", "/dev/zero", "rule",
+    "agent", [], {}, [[]], [None], [1, 2, 3], ["x"], {"x": 1}, {"": {}}, [0] * 1000,
 )  # fmt: skip
 """Values that replace fields."""
 RAW = (

@@ -16,6 +16,8 @@ from kilowait.evaluation.storage import plain_json, save_comparison, save_folder
 from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
 from kilowait.experiments.synthetic_score import save_score, score_synthetic
 from kilowait.jobs import JobTable
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.walk_forward import RefitSchedule
 from kilowait.synth import fit_generator, lublin
 
 __all__ = ["GENERATOR_SAMPLES", "SAMPLES", "write_samples"]
@@ -121,7 +123,7 @@ def _energy_comparison(folder: Path) -> None:
         "pue": 1.25,
         "least_kwh": 1.0,
         "co2_kg": 1.0,
-        "cost": None,
+        "cost": float("nan"),
     }
     states = dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 1.0)
     edges = tuple(np.linspace(0, 1e5, 30).tolist())
@@ -213,9 +215,11 @@ def _power_agent() -> dict[str, Any]:
 
 
 def _predictions(folder: Path) -> None:
-    quick = {"ids": [100], "settings": None}
-    del quick["settings"]
-    report = prediction_report(_log(400), kw.Cluster.from_nodes(16), trace="made", **quick)
+    online = RefitSchedule(every_s=86400.0, jobs=600, min_jobs=50)
+    forest = ForestSettings(trees=4, leaves=15)
+    report = prediction_report(
+        _log(400), kw.Cluster.from_nodes(16), trace="made", ids=[100], online=online, forest=forest
+    )
     save_prediction_report(folder, report, scenario={"trace": "made"}, manifest={})
 
 

@@ -1,4 +1,4 @@
-"""Fuzzing of folders: whatever a run, comparison, agent, report or generator folder holds, it is read or refused in words.
+"""Fuzzing of folders: whatever a run, comparison, agent or generator folder holds, it is read or refused in words.
 
     python -m benchmarks.fuzz_folders --cases 10000 --seed 0
 
@@ -41,7 +41,7 @@ CASE_LIMIT_S = 20.0
 """Time limit of one case, seconds."""
 MEMORY_BYTES = 6 * 2**30
 """Address space of a child process."""
-REPORT_SHARE = 0.01
+REPORT_SHARE = 0.03
 """Share of the folders that are read without an error of which a page is written."""
 
 
@@ -157,7 +157,7 @@ def fuzz(cases: int, seed: int, names: list[str] | None = None, *, first: int = 
         code = f"from benchmarks import fuzz_folders; fuzz_folders._child({chosen!r}, {seed}, {at}, {last})"
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert child.stdout is not None
-        begun = at
+        begun: int | None = None
         for line in _lines(child):
             if "begin" in line:
                 begun = line["begin"]
@@ -167,6 +167,8 @@ def fuzz(cases: int, seed: int, names: list[str] | None = None, *, first: int = 
             if line["outcome"] == "found":
                 findings.append(f"seed {seed}, case {line['end']}: {line['name']}: {line['text']}")
         status = child.wait()
+        if begun is None:
+            raise RuntimeError(f"the sample folders cannot be written: exit status {status}")
         if at < last:  # the child has ended, or did not answer
             counts["found"] += 1
             findings.append(

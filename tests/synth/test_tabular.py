@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kilowait.files.array_file import StoredArrays
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import log_schema, rows_of
@@ -178,9 +179,10 @@ class TestEncoding:
     def test_state_restores_the_encoder(self):
         rng = np.random.default_rng(0)
         table = {"user": np.arange(300) % 9.0, "gap_s": rng.exponential(100, 300), "power_w": np.full(300, np.nan)}
+        limits = {"user": (0, 8, True), "gap_s": (0, 1e6, False), "power_w": (0, 1e6, False)}
         for form in ("modes", "scores"):
             encoding = fit_encoder(table, numbers=form, max_categories=4, rng=rng)
-            again = TableEncoder.restored(encoding.state())
+            again = TableEncoder.restored(StoredArrays(encoding.state(), "state.npz"), limits)
             assert again.sizes == encoding.sizes and list(again.coders) == list(table)
             one, other = (each.encode(table, np.random.default_rng(1)) for each in (encoding, again))
             assert all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))

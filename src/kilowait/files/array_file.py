@@ -95,6 +95,10 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
         self._check(name, values, fine, "a finite number", minimum, maximum, ascending)
         return values
 
+    def floats32(self, name: str, *shape: int | None) -> npt.NDArray[np.float32]:
+        """An array of float32 with a shape (None: any length)."""
+        return self._of_kind(name, "a float32 array", shape, values_type=np.float32)
+
     def whole(
         self, name: str, *shape: int | None, minimum: float = -(2**62), maximum: float = 2**62, ascending: bool = False
     ) -> npt.NDArray[Any]:

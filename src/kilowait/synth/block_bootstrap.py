@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
 from kilowait.synth.log_schema import DAY_S, Columns
+from kilowait.synth.stored_generator import check_length, modeled_column
 
 __all__ = ["BootstrapGenerator"]
 
@@ -65,5 +67,19 @@ class BootstrapGenerator(Generator):
     def _state(self) -> State:
         return dict(self._rows)
 
-    def _restore(self, state: State) -> None:
-        self._rows = {name: state[name] for name in ("submit_s", *self.schema.columns)}
+    def _restore(self, state: StoredArrays) -> None:
+        schema = self.schema
+        # Rounding: log times can be large.
+        tolerance_s = 1.0 + 1e-9 * abs(schema.first_s)
+        submit_s = state.floats(
+            "submit_s",
+            None,
+            minimum=schema.first_s - tolerance_s,
+            maximum=schema.first_s + schema.span_s + tolerance_s,
+            ascending=True,
+        )
+        check_length(state, "submit_s", submit_s)
+        self._rows = {"submit_s": submit_s}
+        for name in schema.columns:
+            highest = schema.numbered[name] - 1 if name in schema.numbered else None
+            self._rows[name] = modeled_column(state, name, name, len(submit_s), highest=highest)

@@ -15,9 +15,11 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
 from kilowait.synth.log_schema import Columns
+from kilowait.synth.stored_generator import LIMITS, TIME_COLUMNS, check_length, whole_floats
 
 __all__ = ["CopulaGenerator"]
 
@@ -87,6 +89,16 @@ class CopulaGenerator(Generator):
     def _state(self) -> State:
         return {"root": self._root} | {f"margin.{name}": values for name, values in self._margins.items()}
 
-    def _restore(self, state: State) -> None:
-        self._root = state["root"]
-        self._margins = {name: state[f"margin.{name}"] for name in (GAP_COLUMN, *self.schema.columns)}
+    def _restore(self, state: StoredArrays) -> None:
+        columns = 1 + len(self.schema.columns)
+        self._root = state.floats("root", columns, columns, minimum=-1e3, maximum=1e3)
+        self._margins = {}
+        for name in (GAP_COLUMN, *self.schema.columns):
+            stored_name = f"margin.{name}"
+            low, high = LIMITS.get(name, (0.0, self.schema.span_s))
+            if name in self.schema.numbered:
+                low, high = 0, self.schema.numbered[name] - 1
+            margin = state.floats(stored_name, None, minimum=low, maximum=high, nan=name == "energy_j", ascending=True)
+            if name != GAP_COLUMN and name not in TIME_COLUMNS:
+                whole_floats(state, stored_name, margin)
+            self._margins[name] = check_length(state, stored_name, margin)

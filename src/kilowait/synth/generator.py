@@ -24,6 +24,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.files import locks_output
+from kilowait.files.array_file import StoredArrays
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.checkpoint import CheckpointStore
@@ -43,6 +44,8 @@ CARD, STATE = "card.json", "state.npz"
 PICKLE_WARNING = (
     "the state contains a pickle: sampling from this folder runs any code in it; do so only if you trust it"
 )
+MAX_SETTING = 1e12
+"""Largest absolute value of a setting."""
 VERSION = 2
 """Version of the folder format."""
 
@@ -87,7 +90,7 @@ class Generator(ABC):
         """All fitted parameters."""
 
     @abstractmethod
-    def _restore(self, state: State) -> None:
+    def _restore(self, state: StoredArrays) -> None:
         """Restore the fitted parameters."""
 
     # -- shared by all kinds --------------------------------------------------------------------------
@@ -263,7 +266,19 @@ def settings_from(kind: type[Generator], values: Mapping[str, Any]) -> Any:
         if isinstance(value, str) != isinstance(defaults[name], str):
             expected = "text" if isinstance(defaults[name], str) else "a number"
             raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {expected}")
+        _check_number(kind, name, value, defaults[name])
     return kind.settings_type(**values)
+
+
+def _check_number(kind: type[Generator], name: str, value: Any, default: Any) -> None:
+    """Raise unless a setting that is not text is a number, whole where its default is whole, or null as its default."""
+    if isinstance(value, str) or (value is None and default is None):
+        return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not -MAX_SETTING <= value <= MAX_SETTING:
+        raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be a number of usual size")
+    if isinstance(default, int) and value != int(value):
+        raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be a whole number")
 
 
 def _no_progress(what: str, share: float) -> None:

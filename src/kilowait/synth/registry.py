@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
-
-import numpy as np
 
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files.array_file import read_arrays
+from kilowait.files.fields import Anything, Record, Text, check_fields
+from kilowait.files.json_file import read_json_object
 from kilowait.jobs import JobTable
 from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.generator import CARD, STATE, VERSION, Generator, SampleProgress, settings_from
-from kilowait.synth.log_schema import LogSchema
+from kilowait.synth.stored_generator import CARD_FIELDS, stored_schema
 
 __all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator", "settings_of"]
 
@@ -84,40 +83,36 @@ def load_generator(folder: str | PathLike[str], *, allow_pickle_with: str | None
             libraries contain code; without this argument they are not loaded.
     """
     path = Path(folder)
-    if not (path / CARD).is_file():
-        raise InputError(f"{path} has no {CARD}; give a folder written by kilowait synth fit")
+    remedy = "fit the generator again"
     try:
-        card = json.loads((path / CARD).read_text(encoding="utf-8"))
-        version, name = card["version"], card["generator"]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{path / CARD} is damaged ({problem}); fit the generator again") from None
-    if version != VERSION:
+        card = read_json_object(path / CARD, remedy=remedy, constants=True)
+    except FileNotFoundError:
+        raise InputError(f"{path} has no {CARD}; give a folder written by kilowait synth fit") from None
+    except OSError as problem:
+        raise InputError(f"cannot read {path / CARD}: {problem.strerror or problem}; {remedy}") from None
+    check_fields(card, Record({"version": Anything(), "generator": Text()}), path / CARD, remedy=remedy)
+    if card["version"] != VERSION:
         raise InputError(
-            f"{path} has version {version} and this kilowait reads version {VERSION}; fit the generator again"
+            f"{path} has version {str(card['version'])[:100]} and this kilowait reads version {VERSION}; {remedy}"
         )
-    generator_class = _generator_class(name)
+    generator_class = _generator_class(card["generator"])
     if generator_class.contains_code and allow_pickle_with is None:
         raise InputError(
-            f"{path} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
-            "name the Python that has the library: --allow-pickle-with PYTHON, or allow_pickle_with= in Python"
+            f"{path} contains a pickle of {card['generator']}, and loading it runs any code in it; if you trust its "
+            "source, name the Python that has the library: --allow-pickle-with PYTHON, or allow_pickle_with= in Python"
         )
+    check_fields(card, CARD_FIELDS, path / CARD, remedy=remedy)
+    settings = card["settings"] | ({"python": allow_pickle_with} if generator_class.contains_code else {})
     try:
-        with (path / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            state = {key: file[key] for key in file.files}
-        seen = {key.removeprefix("seen."): state.pop(key) for key in list(state) if key.startswith("seen.")}
-        log = {
-            **card["log"],
-            "columns": tuple(card["log"]["columns"]),
-            "labels": {column: tuple(texts) for column, texts in card["log"]["labels"].items()},
-        }
-        settings = card["settings"] | ({"python": allow_pickle_with} if generator_class.contains_code else {})
-        generator = generator_class(
-            LogSchema(**log, seen=seen), settings_from(generator_class, settings), int(card["seed"])
-        )
+        arrays = read_arrays(path / STATE)
+        schema = stored_schema(card["log"], arrays, path / CARD)
+        generator = generator_class(schema, settings_from(generator_class, settings), card["seed"])
         generator.privacy, generator.ks_distances = card.get("privacy"), card.get("ks_distances")
-        generator._restore(state)
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
-        raise InputError(f"{path / STATE} is damaged or missing ({problem}); fit the generator again") from None
+        generator._restore(arrays)
+    except OSError as problem:
+        raise InputError(f"{path / STATE} is missing ({problem.strerror or problem}); {remedy}") from None
+    except InputError as problem:
+        raise InputError(f"{problem}; {remedy}") from None
     return generator
 
 

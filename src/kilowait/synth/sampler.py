@@ -114,6 +114,8 @@ class _Sampling:
         """Number of jobs of the first layer, and of those that match."""
         self._done, self._next_share = 0.0, 1.0
         """Completed share of the sample, and estimated share of the next part."""
+        self._expected, self._requested = 0, ""
+        """Number of jobs that are expected, and the number requested, as text."""
         self._end_s = math.inf if request.days is None else schema.first_s + request.days * DAY_S
 
     def pilot(self) -> Columns:
@@ -155,7 +157,9 @@ class _Sampling:
             )
         self._sampled = self._matched = yielded = 0
         max_jobs = math.inf if jobs is None else jobs
+        self._requested = "" if jobs is None else f", and {jobs:,} are requested"
         expected_jobs = expected_job_count(self._schema, self._request) if jobs is None else jobs
+        self._expected = expected_jobs
         self._done, self._next_share = 0.0, 1.0
         layers = [self._layer(number, weights, density, resized) for number in range(max(count, 1))]
         for part, complete_until_s in merged(layers):
@@ -168,8 +172,6 @@ class _Sampling:
             self._progress("sampling jobs", self._done)
             if yielded >= max_jobs or complete_until_s >= self._end_s:
                 break
-            if jobs is not None and self._sampled >= MAX_SAMPLED * jobs + 2 * self._schema.jobs:
-                raise InputError(f"{self._match_count_text()}, and {jobs:,} are requested; {self._remedy()}")
         if not yielded:
             raise InputError(f"{self._match_count_text()} in {self._request.days:g} days; {self._remedy()}")
 
@@ -199,6 +201,9 @@ class _Sampling:
                 rows[SCORE_COLUMN] = (number + rng.random(len(weight))) / weight
             rows = _select(rows, rows[SCORE_COLUMN] < density)
             if number == 0:
+                # Also without a number of jobs: the times of a workload may not advance.
+                if self._sampled >= MAX_SAMPLED * self._expected + 2 * schema.jobs:
+                    raise InputError(f"{self._match_count_text()}{self._requested}; {self._remedy()}")
                 self._sampled += len(limit_s)
                 self._matched += len(rows[SCORE_COLUMN])
             yield (changes.resized(rows) if resized else rows), until_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kilowait.files.array_file import StoredArrays
 from kilowait.synth.external.table_conversion import TableLayout
 from kilowait.synth.log_schema import log_schema, rows_of
 from tests.synth.test_generator import log
@@ -91,7 +92,7 @@ def test_fractional_values_are_kept():
 def test_state_restores_the_layout(schema_and_rows):
     schema, rows = schema_and_rows
     layout = TableLayout.of(rows)
-    restored_layout = TableLayout.restored(layout.state())
+    restored_layout = TableLayout.restored(StoredArrays(layout.state(), "state.npz"), schema)
     assert (
         restored_layout.varying_columns == layout.varying_columns
         and restored_layout.categorical_columns == layout.categorical_columns

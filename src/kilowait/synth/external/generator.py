@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.device import check_device
 from kilowait.synth.external.table_conversion import TableLayout
@@ -92,8 +93,9 @@ class ExternalGenerator(RowGenerator):
     def _state(self) -> State:
         return {**self._layout.state(), "model": np.frombuffer(self._model, np.uint8)}
 
-    def _restore(self, state: State) -> None:
-        self._layout, self._model = TableLayout.restored(state), state["model"].tobytes()
+    def _restore(self, state: StoredArrays) -> None:
+        self._layout = TableLayout.restored(state, self.schema)
+        self._model = state.whole("model", None, minimum=0, maximum=255).astype(np.uint8).tobytes()
 
 
 def _zip_files(folder: Path) -> bytes:

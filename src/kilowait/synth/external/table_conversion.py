@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.files.array_file import StoredArrays
 from kilowait.synth.log_schema import Columns, LogSchema
 
 __all__ = ["TableLayout"]
@@ -103,9 +104,21 @@ class TableLayout:
         return {f"layout.{item.name}": getattr(self, item.name) for item in fields(self)}
 
     @classmethod
-    def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Self:
-        """Restore a layout from its arrays."""
-        return cls(**{item.name: state[f"layout.{item.name}"] for item in fields(cls)})
+    def restored(cls, state: StoredArrays, schema: LogSchema) -> Self:
+        """Restore the layout of a log from its arrays."""
+        expected = {GAP_COLUMN, *schema.columns}
+        names = [str(name) for name in state["layout.names"].ravel()] if state["layout.names"].dtype.kind == "U" else []
+        if len(set(names)) < len(names) or set(names) - {ENERGY_KNOWN} != expected:
+            raise state.refuse("layout.names", f"is not {', '.join(sorted(expected))}")
+        layout = state.group("layout")
+        count = len(names)
+        return cls(
+            np.array(names),
+            layout.floats("minimum", count),
+            layout.floats("maximum", count),
+            layout.flags("integer", count),
+            layout.flags("categorical", count),
+        )
 
 
 def _columns(rows: Columns) -> Columns:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from kilowait.files.array_file import StoredArrays
+from kilowait.synth.stored_generator import check_length, whole_floats
 from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
 from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS
@@ -65,6 +67,15 @@ class CategoryEncoder:
     """Cumulative frequencies of the rare values."""
     number = False
 
+    @classmethod
+    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
+        """Restore the encoder from its arrays, with values in a range; a single NaN where none is known."""
+        only_nan = "values" in state and state["values"].size == 1
+        values = state.floats("values", None, minimum=low, maximum=high, nan=only_nan, ascending=True)
+        rare = state.floats("rare", None, minimum=low, maximum=high, ascending=True)
+        ends = state.floats("rare_ends", len(rare), minimum=0, maximum=1 + 1e-9, ascending=True)
+        return cls(check_length(state, "values", values), rare, ends)
+
     @property
     def size(self) -> int:
         """Number of categories."""
@@ -104,6 +115,20 @@ class ModeEncoder:
     missing: npt.NDArray[np.bool_]
     """One value: whether there is NaN."""
     number = True
+
+    @classmethod
+    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
+        """Restore the encoder from its arrays, with values in a range."""
+        mean = check_length(state, "mean", state.floats("mean", None, minimum=-1e3, maximum=1e3))
+        return cls(
+            state.floats("atoms", None, minimum=low, maximum=high, ascending=True),
+            state.floats("share", len(mean), minimum=0, maximum=1 + 1e-6),
+            mean,
+            state.floats("deviation", len(mean), minimum=1e-12, maximum=1e6),
+            state.floats("unit", 1, minimum=1e-300, maximum=1e30),
+            check_length(state, "kept", state.floats("kept", None, minimum=low, maximum=high, ascending=True)),
+            state.flags("missing", 1),
+        )
 
     @property
     def size(self) -> int:
@@ -147,6 +172,12 @@ class NormalScoreEncoder:
     """One value: whether there is NaN."""
     number = True
 
+    @classmethod
+    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
+        """Restore the encoder from its arrays, with values in a range."""
+        margin = state.floats("margin", None, minimum=low, maximum=high, ascending=True)
+        return cls(check_length(state, "margin", margin), state.flags("missing", 1))
+
     @property
     def size(self) -> int:
         """Number of categories."""
@@ -173,6 +204,8 @@ FORMS: dict[str, type[CategoryEncoder] | type[ModeEncoder] | type[NormalScoreEnc
     "modes": ModeEncoder,
     "scores": NormalScoreEncoder,
 }
+VALUE_PARTS = ("values", "rare", "atoms", "kept", "margin")
+"""Arrays of the encoders that hold values of the column."""
 
 
 @dataclass(frozen=True)
@@ -216,13 +249,18 @@ class TableEncoder:
         }
 
     @classmethod
-    def restored(cls, state: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Restore the encoders from `state`."""
-        parts: dict[tuple[str, str], dict[str, npt.NDArray[Any]]] = {}
-        for key, values in state.items():
-            name, form, part = key.split(".")
-            parts.setdefault((name, form), {})[part] = values
-        return cls({name: FORMS[form](**arrays) for (name, form), arrays in parts.items()})
+    def restored(cls, state: StoredArrays, limits: Mapping[str, tuple[float, float, bool]]) -> Self:
+        """Restore the encoders of columns with values in `limits`, see `log_table.value_limits`, from `state`."""
+        coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
+        for name, (low, high, whole) in limits.items():
+            forms = [form for form in FORMS if len(state.group(f"{name}.{form}"))]
+            if len(forms) != 1:
+                raise state.refuse(name, "has no encoder, or several")
+            coders[name] = FORMS[forms[0]].restored(state.group(f"{name}.{forms[0]}"), low, high)
+            for part in (item.name for item in fields(coders[name]) if item.name in VALUE_PARTS):
+                if whole:
+                    whole_floats(state, f"{name}.{forms[0]}.{part}", getattr(coders[name], part))
+        return cls(coders)
 
 
 def fit_encoder(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.generator import State
@@ -23,7 +24,14 @@ from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
 from kilowait.synth.tabular.job_order import group_repeats, order_in_time, within_burst
 from kilowait.synth.tabular.known_values import Floats, Ints
-from kilowait.synth.tabular.log_table import CONTEXT_COLUMNS, REQUEST_COLUMNS, LogTable, fit_log_table, request_keys
+from kilowait.synth.tabular.log_table import (
+    CONTEXT_COLUMNS,
+    REQUEST_COLUMNS,
+    LogTable,
+    fit_log_table,
+    request_keys,
+    value_limits,
+)
 from kilowait.synth.tabular.settings import CopulaGANSettings, CtganSettings, DiffusionSettings, TvaeSettings
 
 if TYPE_CHECKING:
@@ -141,20 +149,16 @@ class TabularGenerator(RowGenerator):
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
         return state | {f"network.{name}": values for name, values in network_weights(self._network).items()}
 
-    def _restore(self, state: State) -> None:
+    def _restore(self, state: StoredArrays) -> None:
         check_torch()
-        from kilowait.synth.tabular.layout import load_weights
+        from kilowait.synth.tabular.layout import load_network
 
-        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"frame": {}, "encoding": {}, "network": {}}
-        for key, values in state.items():
-            group, _, name = key.partition(".")
-            groups[group][name] = values
-        self._gap_factor = float(groups["frame"].pop("stretch"))
-        self._log_table = LogTable.restored(groups["frame"])
-        self._encoding = TableEncoder.restored(groups["encoding"])
+        frame = state.group("frame")
+        self._gap_factor = float(frame.floats("stretch", minimum=1 / MAX_GAP_FACTOR, maximum=MAX_GAP_FACTOR))
+        self._log_table = LogTable.restored(frame, self.schema)
+        self._encoding = TableEncoder.restored(state.group("encoding"), value_limits(self.schema))
         self._layout = self._column_layout()
-        self._network = self._untrained().eval()
-        load_weights(self._network, groups["network"])
+        self._network = load_network(self._untrained, state.group("network"))
 
 
 @contextmanager
@@ -172,6 +176,13 @@ class CtganGenerator(TabularGenerator):
 
     name = "ctgan"
     settings_type = CtganSettings
+
+    def _restore(self, state: StoredArrays) -> None:
+        super()._restore(state)
+        common = state.group("network")["common"]
+        ends = np.cumsum(self._layout.sizes, dtype=np.int64)[:-1]
+        if (common < 0).any() or any(not part.sum() > 0 for part in np.split(common, ends) if len(part)):
+            raise state.refuse("network.common", "holds no category frequencies")
 
     def _untrained(self) -> Module:
         from kilowait.synth.tabular.ctgan import GeneratorNetwork

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from kilowait.files.array_file import StoredArrays
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["ColumnLayout", "init_output_layer", "sample_category", "load_weights", "network_weights"]
+__all__ = ["ColumnLayout", "init_output_layer", "sample_category", "load_network", "network_weights"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """Weights of a network, by name."""
@@ -86,9 +87,21 @@ def network_weights(network: nn.Module) -> Weights:
     return {name: values.cpu().numpy() for name, values in network.state_dict().items()}
 
 
-def load_weights(network: nn.Module, weights: Weights) -> None:
-    """Load weights; a `ValueError` if they are of another network."""
-    try:
-        network.load_state_dict({name: torch.from_numpy(np.array(values)) for name, values in weights.items()})
-    except RuntimeError as problem:
-        raise ValueError(str(problem).splitlines()[0]) from None
+def load_network(untrained: Callable[[], nn.Module], weights: StoredArrays) -> nn.Module:
+    """A network with stored weights; an InputError if they are of another network.
+
+    The shapes are compared before the network is built, so that it is not larger than the file of its weights.
+    """
+    with torch.device("meta"):
+        shapes = {name: tuple(values.shape) for name, values in untrained().state_dict().items()}
+    stored = weights.weights()
+    for name, shape in shapes.items():
+        if name not in stored or stored[name].shape != shape:
+            found = stored[name].shape if name in stored else "missing"
+            raise weights.refuse(name, f"is {found}; it must be of the shape {shape}")
+    unknown = [name for name in stored if name not in shapes]
+    if unknown:
+        raise weights.refuse(unknown[0][:100], "is not part of the network")
+    network = untrained().eval()
+    network.load_state_dict({name: torch.from_numpy(values) for name, values in stored.items()})
+    return network

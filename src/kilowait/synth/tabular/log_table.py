@@ -14,11 +14,27 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.files.array_file import StoredArrays
+from kilowait.jobs.columns import MAX_TIME_S
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.tabular.arrival_intensity import MAX_BURST_GAP_S, WeeklyIntensity, fit_weekly_intensity
+from kilowait.synth.stored_generator import LIMITS, TIME_COLUMNS, check_length
+from kilowait.synth.tabular.arrival_intensity import (
+    HOURS_PER_WEEK,
+    MAX_BURST_GAP_S,
+    WeeklyIntensity,
+    fit_weekly_intensity,
+)
 from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
 
-__all__ = ["REQUEST_COLUMNS", "CATEGORICAL_COLUMNS", "CONTEXT_COLUMNS", "LogTable", "request_keys", "fit_log_table"]
+__all__ = [
+    "REQUEST_COLUMNS",
+    "CATEGORICAL_COLUMNS",
+    "CONTEXT_COLUMNS",
+    "LogTable",
+    "request_keys",
+    "fit_log_table",
+    "value_limits",
+]
 
 REQUEST_COLUMNS = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
@@ -114,9 +130,42 @@ class LogTable:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
-    def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Self:
-        """Restore the table from `state`."""
-        return cls(**{item.name: state[item.name] for item in fields(cls)})
+    def restored(cls, state: StoredArrays, schema: LogSchema) -> Self:
+        """Restore the table of a log from `state`."""
+        pace = state.floats("pace", HOURS_PER_WEEK, minimum=1e-9, maximum=HOURS_PER_WEEK)
+        if abs(float(pace.mean()) - 1) > 1e-6:
+            raise state.refuse("pace", f"has the mean {float(pace.mean()):g}; it must be 1")
+        runtimes = state.floats("runtimes", None, minimum=0, maximum=MAX_TIME_S, ascending=True)
+        check_length(state, "runtimes", runtimes)
+        has_accounts = "user" in schema.numbered and "account" in schema.numbered
+        users = schema.numbered["user"] if has_accounts else 0
+        highest = schema.numbered["account"] - 1 if has_accounts else 0
+        accounts = state.whole("accounts", None, minimum=0, maximum=highest)
+        ends = state.whole("account_ends", users, minimum=1, maximum=len(accounts), ascending=True)
+        if (np.diff(ends, prepend=0) < 1).any() or len(accounts) != (ends[-1] if users else 0):
+            raise state.refuse("account_ends", "does not divide the accounts among the users")
+        return cls(pace, state.flags("whole", 1), runtimes, accounts, ends)
+
+
+def value_limits(schema: LogSchema) -> dict[str, tuple[float, float, bool]]:
+    """Columns of the table of a log in order: least and greatest value, and whether values are whole numbers."""
+    limits: dict[str, tuple[float, float, bool]] = {
+        "hour": (0, 23, True),
+        "weekday": (0, 6, True),
+        "gap_s": (0, max(schema.span_s, 1.0) * HOURS_PER_WEEK, False),
+    }
+    if "user" in schema.columns:
+        limits["again"] = (0, 1, True)
+    limits["repeats"] = (0, 1, True)
+    for name in ("user", *REQUEST_COLUMNS, "status"):
+        if name in schema.columns and not (name == "estimate_s" and schema.exact_requests):
+            low, high = LIMITS[name]
+            high = schema.numbered[name] - 1 if name in schema.numbered else high
+            limits[name] = (0 if name in schema.numbered else low, high, name not in TIME_COLUMNS)
+    limits["runtime_s" if schema.exact_requests else "used"] = (0, MAX_TIME_S, False)
+    if "energy_j" in schema.columns:
+        limits["power_w"] = (0, MAX_TIME_S * 1e18, False)
+    return limits
 
 
 def fit_log_table(rows: Columns, schema: LogSchema) -> LogTable:

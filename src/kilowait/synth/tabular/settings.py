@@ -16,6 +16,7 @@ class TabularSettings:
     """Hyperparameters shared by all tabular generators."""
 
     LEAST: ClassVar[Mapping[str, int]] = {"steps": 1, "batch": 10, "width": 8, "kinds": 2}
+    MOST: ClassVar[Mapping[str, int]] = {"width": 16_384, "latent": 16_384, "layers": 100, "draw_steps": 1000}
     ABOVE_0: ClassVar[tuple[str, ...]] = ("rate",)
 
     steps: int = 3000
@@ -33,6 +34,9 @@ class TabularSettings:
         for name, least in self.LEAST.items():
             if not getattr(self, name) >= least:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name, most in self.MOST.items():
+            if hasattr(self, name) and not getattr(self, name) <= most:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at most {most:,}")
         for name in self.ABOVE_0:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be above 0")

@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.files.array_file import StoredArrays
+from kilowait.jobs.columns import MAX_TIME_S
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
+from kilowait.synth.stored_generator import check_length
 
 __all__ = ["CONDITION_SIZES", "Calendar", "calendar_of"]
 
@@ -120,12 +123,63 @@ class Calendar:
         return arrays
 
     @classmethod
-    def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Calendar:
-        """Restore a calendar from `state`."""
-        arrays: dict[str, Any] = {item.name: state[item.name] for item in fields(cls)}
+    def restored(cls, state: StoredArrays, copied_sizes: tuple[int, ...], max_weeks: int) -> Calendar:
+        """Restore a calendar from `state`.
+
+        Args:
+            state: the arrays of `state`.
+            copied_sizes: number of codes of each copied column.
+            max_weeks: maximum number of weeks, by the span of the log.
+        """
+        jobs = len(check_length(state, "first", state.flags("first", None)))
+        first, start = state.flags("first", jobs), state.flags("start", jobs)
+        session = _integers(state, "session", jobs)
+        block = _integers(state, "block", jobs)
+        if not first[0] or (first & ~start).any() or not np.array_equal(session, np.cumsum(start) - 1):
+            raise state.refuse("session", "does not number the sessions that first and start begin")
+        if block[0] != 0 or not np.isin(np.diff(block), (0, 1)).all():
+            raise state.refuse("block", "does not number blocks from 0 without gaps")
+        sessions, blocks = int(session[-1]) + 1, int(block[-1]) + 1
+        conditions = _integers(state, "conditions", jobs, len(CONDITION_SIZES))
+        highest = np.array([(size or jobs) - 1 for size in CONDITION_SIZES.values()])
+        if (conditions > highest).any():
+            raise state.refuse("conditions", f"exceeds the greatest codes, {', '.join(map(str, highest))}")
+        request_limits_s = state.floats("request_limits_s", None, minimum=0, ascending=True)
+        size_limits = state.floats("size_limits", None, minimum=0, ascending=True)
+        kinds = (len(request_limits_s) + 1) * (len(size_limits) + 1)
+        daily_work = state.floats("daily_work", None, 7, kinds, minimum=0, maximum=1e30)
+        weeks = len(check_length(state, "daily_work", daily_work))
+        if weeks > max_weeks:
+            raise state.refuse("daily_work", f"has {weeks:,} weeks; the log has at most {max_weeks:,}")
+        share = _integers(state, "share", blocks, None, highest=SHARE_CODES - 1)
+        frequent_jobs = _integers(state, "frequent_jobs", blocks, share.shape[1], len(copied_sizes))
+        if (frequent_jobs > np.array(copied_sizes)).any():
+            raise state.refuse(
+                "frequent_jobs", f"exceeds the sizes of the columns, {', '.join(map(str, copied_sizes))}"
+            )
         return cls(
-            **{name: values.astype(np.int64) if values.dtype == np.int32 else values for name, values in arrays.items()}
+            first,
+            start,
+            session,
+            block,
+            conditions,
+            state.floats("session_s", sessions, minimum=-MAX_TIME_S, maximum=MAX_TIME_S),
+            state.floats("room_s", sessions, minimum=0, infinite=True),
+            state.flags("goes_on", sessions),
+            _integers(state, "week", blocks, highest=weeks - 1),
+            frequent_jobs,
+            share,
+            _integers(state, "level", blocks, share.shape[1], highest=LEVEL_CODES - 1),
+            daily_work,
+            request_limits_s,
+            size_limits,
         )
+
+
+def _integers(state: StoredArrays, name: str, *shape: int | None, highest: float = 2**31 - 1) -> Ints:
+    """An array of integers from 0 on, as int64."""
+    values: Ints = state.whole(name, *shape, minimum=0, maximum=highest).astype(np.int64)
+    return values
 
 
 def by_user(rows: Columns) -> tuple[Ints, Ints]:

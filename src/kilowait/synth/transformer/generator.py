@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
@@ -17,7 +18,13 @@ from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_us
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.submit_times import JITTER_S, submission_times
-from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer, fit_runtime_tokenizer, fit_tokenizer
+from kilowait.synth.transformer.tokenizer import (
+    MAX_CODES,
+    RuntimeTokenizer,
+    Tokenizer,
+    fit_runtime_tokenizer,
+    fit_tokenizer,
+)
 from kilowait.synth.transformer.week_order import DayRange, WeekPiece, sampled_weeks
 
 if TYPE_CHECKING:
@@ -190,12 +197,16 @@ class TransformerGenerator(Generator):
             group_size = min(GROUP_JOBS, jobs - sampled if sampled < jobs else 2 * group_size)
             pieces: list[WeekPiece] = []
             piece_rows: list[Ints] = []
-            count = 0
+            count = empty_weeks = 0
             while count < group_size:
+                empty_weeks += 1
+                if empty_weeks > 3 * weeks + 10:
+                    raise InputError("the calendar of the generator has no jobs in whole weeks; fit it again")
                 for piece in next(week_sequence):
                     pieces.append(piece)
                     piece_rows.append(self._rows(piece))
                     count += len(piece_rows[-1])
+                    empty_weeks = 0 if len(piece_rows[-1]) else empty_weeks
             jobs_sampled = self._jobs(pieces, piece_rows, rng, progress)
             if first:
                 in_log = jobs_sampled["submit_s"] >= schema.first_s
@@ -313,32 +324,42 @@ class TransformerGenerator(Generator):
         near = {} if self._runs.near is None else {"near": self._runs.near}
         return {**self._codes, "below": self._runs.below, **near}
 
-    def _restore(self, state: State) -> None:
+    def _restore(self, state: StoredArrays) -> None:
         check_torch()
         import torch
 
         from kilowait.synth.transformer.network import TransformerNetwork
 
-        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"calendar": {}, "codes": {}, "network": {}}
-        for key, values in state.items():
-            group, _, name = key.partition(".")
-            groups[group][name] = values
-        self._calendar = Calendar.restored(groups["calendar"])
-        parts: dict[str, dict[str, Floats]] = {}
-        for key, values in groups["codes"].items():
-            name, _, part = key.rpartition(".")
-            parts.setdefault(name, {})[part] = values
-        codes = {name: Tokenizer.restored(found) for name, found in parts.items()}
+        columns, codes = self.schema.columns, state.group("codes")
+        names = ["gap_s", *(name for name in COPIED if name in columns), *(["status"] if "status" in columns else [])]
+        names += ["power_w"] if "energy_j" in columns else []
+        self._codes = {name: Tokenizer.restored(codes.group(name)) for name in names}
+        near = Tokenizer.restored(codes.group("near")) if len(codes.group("near")) else None
         of_request = self.settings.private and not self.schema.exact_requests
-        self._runs = RuntimeTokenizer(codes.pop("below"), codes.pop("near", None), of_request)
-        self._codes = codes
-        users = int(self._calendar.conditions[:, 0].max()) + 1
-        self._network = TransformerNetwork(self._shape(users)).eval()
-        weights = {name: torch.from_numpy(np.array(values)) for name, values in groups["network"].items()}
+        self._runs = RuntimeTokenizer(Tokenizer.restored(codes.group("below")), near, of_request)
+        if self._runs.size > MAX_CODES:
+            raise codes.refuse("near", f"and below give {self._runs.size:,} codes; there are at most {MAX_CODES:,}")
+        self._calendar = Calendar.restored(
+            state.group("calendar"),
+            tuple(self._codes[name].size for name in COPIED if name in self._codes),
+            int(self.schema.span_s / WEEK_S) + 3,
+        )
+        network = state.group("network")
+        weights = network.weights()
+        shape = self._shape(int(self._calendar.conditions[:, 0].max()) + 1)
+        # The network must not be larger than the file of its weights.
+        slots = shape.recent + shape.frequent_jobs
+        network.floats32("hidden", len(shape.sizes), shape.width, shape.width)
+        network.floats32("look_bias", len(shape.sizes), slots)
+        if self._calendar.share.shape[1] != shape.frequent_jobs:
+            raise state.refuse("calendar.share", f"has no {shape.frequent_jobs} slots of frequent jobs")
+        if shape.layers != sum(name.startswith("layers.") and name.endswith(".before.weight") for name in weights):
+            raise state.refuse("network", f"has not {shape.layers} layers")
+        self._network = TransformerNetwork(shape).eval()
         try:
-            self._network.load_state_dict(weights)
+            self._network.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
         except RuntimeError as problem:
-            raise ValueError(str(problem).splitlines()[0]) from None
+            raise InputError(f"{state.source}: {str(problem).splitlines()[0]}") from None
 
 
 def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats]:

@@ -43,6 +43,11 @@ class TransformerSettings:
             value = getattr(self, name)
             if value is not None and not value >= low:
                 raise InputError(f"{name} is {value}; it must be at least {low:g}")
+        most = {"width": 4096, "layers": 100, "frequent_jobs": 1000, "draws": 1000}
+        for name, high in most.items():
+            value = getattr(self, name)
+            if value is not None and not value <= high:
+                raise InputError(f"{name} is {value}; it must be at most {high:,}")
         if self.width is not None and self.width % 8:
             raise InputError(f"width is {self.width}; it must be a multiple of 8")
         if self.passes is not None and not self.passes > 0:

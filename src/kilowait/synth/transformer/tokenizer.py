@@ -13,12 +13,19 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.files.array_file import StoredArrays
+from kilowait.synth.stored_generator import check_length
+
 __all__ = ["Tokenizer", "RuntimeTokenizer", "fit_tokenizer", "fit_runtime_tokenizer"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 State = dict[str, npt.NDArray[np.float64]]
 
+LARGEST = 1e18
+"""Largest absolute value of a column."""
+MAX_CODES = 2**15 - 2
+"""Maximum number of codes of a column; sampled codes are stored as int16."""
 MAX_BIN_VALUES = 64
 """Maximum number of stored values of a bin, evenly spaced by rank."""
 MIN_SHARE = 1 / 2000
@@ -98,9 +105,18 @@ class Tokenizer:
         return {"atoms": self.atoms, "edges": self.edges, "kept": self.kept, "ends": self.ends.astype(np.float64)}
 
     @classmethod
-    def restored(cls, state: State) -> Tokenizer:
+    def restored(cls, state: StoredArrays) -> Tokenizer:
         """Restore a tokenizer from `state`."""
-        return cls(state["atoms"], state["edges"], state["kept"], state["ends"].astype(np.int64))
+        atoms = state.floats("atoms", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
+        kept = state.floats("kept", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
+        ends = state.floats("ends", None, minimum=0, maximum=len(kept), ascending=True)
+        bins = len(check_length(state, "ends", ends)) - 1
+        if ends[0] != 0 or ends[-1] != len(kept) or (np.diff(ends) < 1).any() or (ends != np.floor(ends)).any():
+            raise state.refuse("ends", "does not divide the kept values among the bins")
+        if not 1 <= len(atoms) + bins <= MAX_CODES:
+            raise state.refuse("atoms", f"and bins give {len(atoms) + bins:,} codes; there are 1 to {MAX_CODES:,}")
+        edges = state.floats("edges", max(bins - 1, 0), ascending=True)
+        return cls(atoms, edges, kept, ends.astype(np.int64))
 
 
 def fit_tokenizer(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
