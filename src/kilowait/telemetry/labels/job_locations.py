@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.energy.signals.align import ClockOrigin
-from kilowait.energy.signals.readers.timestamps import time_zone
+from kilowait.energy.signals.timestamps import time_zone
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
