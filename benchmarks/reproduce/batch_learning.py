@@ -32,7 +32,7 @@ from benchmarks.reproduce.gpu_learning import NEVER, SMALL_STEPS
 from benchmarks.reproduce.parallel_tasks import run_parallel
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
-from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.agents.evolution.search import mean_bsld
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison import PolicyScores, Windows, cut_windows, pairwise_tests, split

@@ -26,7 +26,7 @@ from benchmarks.reproduce.batch_learning import LOGS, RULES, windows_of, workloa
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
-from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.agents.evolution.search import mean_bsld
 from kilowait.agents.linear_batch.agent import load_linear_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates

@@ -27,7 +27,7 @@ import kilowait as kw
 from benchmarks.reproduce.batch_learning import LOGS, RULES, workload
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.agents.evolution.search import mean_bsld
 from kilowait.agents.linear_batch.agent import LinearAgent, default_weights
 from kilowait.cluster import Cluster
 from kilowait.errors import KilowaitError, UnknownNameError

@@ -68,8 +68,8 @@ def size_text(size: int) -> str:
 def decompressed(data: bytes, source: str, limit: int | None = None, remedy: str = "") -> tuple[bytes, int]:
     """The data without compression, and the number of bytes after its end; other data is returned unchanged.
 
-    `limit` is in bytes, by default `default_limit`. A larger result is an InputError, whose message ends in `remedy`, by
-    default the argument `unpack_limit` of the readers of logs.
+    `limit` is in bytes, by default `default_limit`. A larger result is an InputError, whose message ends in `remedy`,
+    by default the argument `unpack_limit` of the readers of logs.
 
     >>> decompressed(bz2.compress(b"1 2 3"), "x.bz2"), decompressed(b"1 2 3", "x")
     ((b'1 2 3', 0), (b'1 2 3', 0))

@@ -12,7 +12,7 @@ import torch
 import kilowait as kw
 from kilowait.agents.export import FORMATS, OPSET, export_network
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError

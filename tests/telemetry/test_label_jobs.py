@@ -13,7 +13,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import EnergySplit, LabelledJobs, SampleFiles, label_energy
-from kilowait.telemetry.labels.energy_curve import energy_curve
+from kilowait.telemetry.labels.node_energy import energy_curve
 from kilowait.telemetry.labels.sample_reader import MeterSamples
 
 T0 = 1_760_000_000.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
     from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimize
-    from kilowait.agents.evolution.objectives import mean_bsld
+    from kilowait.agents.evolution.search import mean_bsld
     from kilowait.agents.io import load_agent
     from kilowait.agents.linear_batch.agent import LinearAgent
     from kilowait.agents.linear_batch.score import FEATURES, features
@@ -41,7 +41,7 @@ _HOME = {
     "minimize": "evolution.cma_es",
     "Generation": "evolution.checkpoint",
     "CheckpointDir": "evolution.checkpoint",
-    "mean_bsld": "evolution.objectives",
+    "mean_bsld": "evolution.search",
     "train_linear_batch": "linear_batch.train",
     "FEATURE_EXTRACTORS": "networks",
     "NetworkSizes": "networks",

@@ -1,4 +1,4 @@
-"""Wait, turnaround, run time and bounded slowdown of each job, waiting intervals, and capacity over time.
+"""Wait, turnaround, run time and bounded slowdown of each job, waiting intervals, capacity over time, and the horizon.
 
 The *wait* of a job is the time from joining the queue to its first start, plus, after each preemption, the time until
 it resumes. Its *turnaround* is the time from joining to its last end, its *run* the time it ran (all
@@ -20,7 +20,18 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
-__all__ = ["StartedJobColumns", "capacity_at", "evaluated_mask", "left_queue_s", "started_jobs", "summary", "waits"]
+__all__ = [
+    "StartedJobColumns",
+    "capacity_at",
+    "evaluated_mask",
+    "left_queue_s",
+    "started_jobs",
+    "summary",
+    "waits",
+    "horizon_of",
+    "overlap_s",
+    "makespan",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -143,3 +154,34 @@ def summary(values: Floats) -> tuple[float, float, float, float, float]:
         return math.nan, math.nan, math.nan, math.nan, math.nan
     median, p95, p99, largest = np.percentile(values, (50.0, 95.0, 99.0, 100.0)).tolist()
     return float(values.mean()), median, p95, p99, largest
+
+
+def horizon_of(log: ExecutionLog, counted: Mask, horizon: tuple[float, float] | None) -> tuple[float, float]:
+    """Start and end in seconds: the given horizon, validated; by default the makespan of the evaluated jobs."""
+    if horizon is None:
+        return makespan(log, counted)
+    try:
+        from_s, to_s = (float(edge) for edge in horizon)
+    except (TypeError, ValueError):
+        raise InputError(f"the horizon is {horizon!r}; give its start and end in seconds") from None
+    if not (math.isfinite(from_s) and math.isfinite(to_s) and from_s < to_s):
+        raise InputError(f"the horizon goes from {from_s} to {to_s} s; give two finite times, earlier first")
+    return from_s, to_s
+
+
+def makespan(log: ExecutionLog, counted: Mask) -> tuple[float, float]:
+    """First submission and last end of the evaluated jobs; (NaN, NaN) if none of them started."""
+    end_s = log.end_s[counted[log.job]]
+    if len(end_s) == 0:
+        return math.nan, math.nan
+    return float(log.jobs_table["submit_s"][counted].min()), float(end_s.max())
+
+
+def overlap_s(start_s: Floats, end_s: Floats, horizon: tuple[float, float]) -> Floats:
+    """Length in seconds of each interval's overlap with the horizon.
+
+    >>> overlap_s(np.array([0.0, 8.0]), np.array([4.0, 20.0]), (2.0, 10.0)).tolist()
+    [2.0, 2.0]
+    """
+    inside: Floats = np.maximum(np.minimum(end_s, horizon[1]) - np.maximum(start_s, horizon[0]), 0.0)
+    return inside

@@ -10,8 +10,17 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.allocations import node_allocations
 from kilowait.evaluation.gpu.timeline import usage_changes
-from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
-from kilowait.evaluation.job_measures import Ints, capacity_at, evaluated_mask, started_jobs, summary, waits
+from kilowait.evaluation.job_measures import (
+    Ints,
+    capacity_at,
+    evaluated_mask,
+    horizon_of,
+    makespan,
+    overlap_s,
+    started_jobs,
+    summary,
+    waits,
+)
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kilowait import agents
 from kilowait.agents import Generation, LinearAgent
-from kilowait.agents.evolution.objectives import OBJECTIVES
+from kilowait.agents.evolution.search import OBJECTIVES
 from kilowait.agents.explanations import explain_linear_agent
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster

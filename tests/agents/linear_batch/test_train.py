@@ -7,7 +7,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import mean_bsld, train_linear_batch
-from kilowait.agents.evolution.objectives import mean_wait_s
+from kilowait.agents.evolution.search import mean_wait_s
 from kilowait.agents.evolution.training_windows import LogPart
 from kilowait.agents.linear_batch.train import _relative
 from kilowait.errors import InputError, UnknownNameError

@@ -65,7 +65,7 @@ def test_training_does_not_depend_on_threads(trained):
 
 def test_training_objective_equals_accounting(trained):
     """The engine's energy of a window equals that of energy accounting on the simulated run."""
-    from kilowait.agents.linear_power.objective import EvaluationWindows
+    from kilowait.agents.linear_power.train import EvaluationWindows
 
     agent = trained[0]
     evaluation = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").evaluate(

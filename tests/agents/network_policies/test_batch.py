@@ -7,7 +7,7 @@ import kilowait as kw
 from kilowait.agents.network_policies.batch import NetworkAgent, engine_weights, network_agent, settings_to_dict
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.agent_file import save_network
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.agents.rl.validation import weighted_metrics
 from kilowait.engine.policy import RunInputs
 from kilowait.engine.settings import Settings

@@ -11,7 +11,7 @@ from kilowait.agents.networks import network, q_network
 from kilowait.agents.networks.preference import with_fixed_preference
 from kilowait.agents.pareto import preference_metrics, term_units, weighted_metric
 from kilowait.agents.rl.agent_file import save_network
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.agents.rl.validation import term_metrics
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import RunInputs

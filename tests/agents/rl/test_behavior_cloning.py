@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.agents.network_policies.batch import NetworkAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.behavior_cloning import HISTORY, BehaviorCloningSettings, _choice_loss, imitate
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError

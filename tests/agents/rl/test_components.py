@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from kilowait.agents.algorithms import A2CSettings, D3QNSettings, PPOSettings, SACSettings
+from kilowait.agents.algorithms.d3qn import project_returns
+from kilowait.agents.algorithms.ppo import LagrangeMultiplier
 from kilowait.agents.algorithms.sac import target_entropy
-from kilowait.agents.rl.categorical_returns import project_returns
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
-from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.training_result import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from tests.agents.support.two_job_env import TwoJobs

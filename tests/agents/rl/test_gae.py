@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kilowait.agents.rl.gae import generalized_advantages, n_step_returns
+from kilowait.agents.rl.rollout_buffer import generalized_advantages, n_step_returns
 
 REWARDS = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
 VALUES = torch.tensor([[10.0], [20.0], [30.0], [40.0]])

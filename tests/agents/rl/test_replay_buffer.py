@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from kilowait.agents.rl.device import DeviceTransfer
-from kilowait.agents.rl.replay_buffer import ReplayBuffer
-from kilowait.agents.rl.sum_tree import SumTree
+from kilowait.agents.rl.replay_buffer import ReplayBuffer, SumTree
 from kilowait.errors import InputError
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilowait.energy.accounting.intervals import time_grid
+from kilowait.energy.accounting.job_power import time_grid
 from kilowait.series import Series
 from tests.energy.accounting.integrator import execution_log, table
 

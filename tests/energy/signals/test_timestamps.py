@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilowait.energy.signals.readers.timestamps import time_zone, unix_seconds
+from kilowait.energy.signals.timestamps import time_zone, unix_seconds
 from kilowait.errors import InputError
 
 NEW_YEAR = 1640995200.0

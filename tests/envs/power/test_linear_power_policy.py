@@ -5,8 +5,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents.linear_batch.agent import LinearAgent, named_weights
-from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
-from kilowait.agents.linear_power.job_features import saf_order_weights
+from kilowait.agents.linear_power.agent import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls, saf_order_weights
 from kilowait.energy.controls import resolve_controls
 from kilowait.energy.power import PowerModel
 from kilowait.envs.power.power_setup import PowerConfig

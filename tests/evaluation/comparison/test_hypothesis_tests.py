@@ -16,7 +16,7 @@ from kilowait.evaluation.comparison.bootstrap import (
     mean_interval,
     ratio_interval,
 )
-from kilowait.evaluation.comparison.hypothesis_tests import WinCount, count_wins, holm, signed_rank
+from kilowait.evaluation.comparison.significance import WinCount, count_wins, holm, signed_rank
 
 INTERVALS = {
     "mean": mean_interval,

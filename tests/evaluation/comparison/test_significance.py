@@ -12,9 +12,8 @@ from kilowait.energy.accounting import account_energy
 from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, iqm
-from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank
 from kilowait.evaluation.comparison.pairwise import METRIC_NAMES, PairwiseResult
-from kilowait.evaluation.comparison.significance import PolicyScores, pairwise_tests
+from kilowait.evaluation.comparison.significance import PolicyScores, holm, pairwise_tests, signed_rank
 from kilowait.rng import stream
 from kilowait.series import Series
 

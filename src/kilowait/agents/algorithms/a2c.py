@@ -17,9 +17,8 @@ from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision,
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
-from kilowait.agents.rl.gae import n_step_returns
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer, n_step_returns
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.files import locks_output

@@ -19,7 +19,6 @@ from torch import Tensor
 from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ
 from kilowait.agents.networks.spec import NetworkSizes
-from kilowait.agents.rl.categorical_returns import project_returns
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision, use_device
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -30,7 +29,32 @@ from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.files import locks_output
 
-__all__ = ["D3QNSettings", "train_d3qn"]
+__all__ = ["project_returns", "D3QNSettings", "train_d3qn"]
+
+
+def project_returns(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
+    """The distribution of reward + discount x return, projected onto the atoms of the return.
+
+    Probability between two atoms is split between them, probability beyond the last is assigned to it: Bellemare,
+    Dabney and Munos, "A distributional perspective on reinforcement learning" (ICML 2017).
+
+    Args:
+        support: (n,) equally spaced returns.
+        rewards: (B,)
+        discounts: (B,); 0 where the episode ended.
+        probabilities: (B, n) of the following return.
+
+    >>> half = torch.tensor([[0.0, 1.0, 0.0]])
+    >>> project_returns(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
+    [[0.0, 0.75, 0.25]]
+    """
+    apart = support[1] - support[0]
+    moved = rewards[:, None] + discounts[:, None] * support
+    place = (moved.clamp(support[0], support[-1]) - support[0]) / apart
+    atoms = torch.arange(len(support), device=support.device)
+    # (B, to, from): share of each moved atom assigned to each fixed one. No scatter, so the result is deterministic.
+    near = (1.0 - (place[:, None, :] - atoms[:, None]).abs()).clamp(min=0.0)
+    return torch.einsum("bij,bj->bi", near, probabilities)
 
 
 @dataclass(frozen=True)

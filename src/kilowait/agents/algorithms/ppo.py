@@ -5,15 +5,19 @@ advantage estimation and the implementation details that Huang et al. found to m
 of PPO", 2022), except clipping of the value loss, which did not help there.
 
 With `cost` the problem is constrained: the reward is reduced by a multiplier times a cost that the environment
-reports, and the multiplier rises until the mean cost of an episode is below the limit (`agents.rl.lagrangian`).
+reports, and the multiplier rises until the mean cost of an episode is below the limit (`LagrangeMultiplier`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from os import PathLike
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from kilowait.agents.networks.factory import network
@@ -22,16 +26,52 @@ from kilowait.agents.rl.device import DeviceTransfer, TorchRng, lower_precision,
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale, step_cost
-from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.lagrangian import LagrangeMultiplier
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer, generalized_advantages
 from kilowait.agents.rl.training_result import TrainingResult
 from kilowait.agents.rl.training_state import Progress, TrainingState, Validate, WarmStart
 from kilowait.errors import InputError
 from kilowait.files import locks_output
 
-__all__ = ["PPOSettings", "train_ppo"]
+__all__ = ["LagrangeMultiplier", "PPOSettings", "train_ppo"]
+
+
+@dataclass
+class LagrangeMultiplier:
+    """A Lagrange multiplier for "mean cost of an episode <= limit", learned together with the policy.
+
+    The penalized reward is (reward - multiplier x cost) / (1 + multiplier), after Tessler, Mankowitz and Mannor,
+    "Reward constrained policy optimization" (ICLR 2019); the divisor keeps its scale.
+
+    >>> dual = LagrangeMultiplier(limit=10.0, rate=0.5)
+    >>> dual.update(30.0)  # 200 % excess the limit
+    >>> dual.multiplier, dual.penalized(np.array([-1.0]), np.array([3.0])).tolist()
+    (1.0, [-2.0])
+    """
+
+    limit: float
+    """Mean cost of an episode; with a limit of 0 the step of the multiplier is absolute instead of relative."""
+    rate: float
+    """Step of the multiplier for a cost that is 100 % above the limit."""
+    multiplier: float = 0.0
+
+    def penalized(self, rewards: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Rewards minus the multiplier times their costs, scaled."""
+        return (rewards - self.multiplier * costs) / (1.0 + self.multiplier)
+
+    def update(self, cost: float) -> None:
+        """Update with the mean cost of the finished episodes; NaN (none finished) changes nothing."""
+        if not np.isnan(cost):
+            excess = (cost - self.limit) / (abs(self.limit) or 1.0)
+            self.multiplier = max(0.0, self.multiplier + self.rate * excess)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the multiplier."""
+        return {"multiplier": self.multiplier}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state."""
+        self.multiplier = float(state["multiplier"])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The generations of an evolution strategy, the same for every agent: ask, evaluate, tell, validate, checkpoint.
+"""The generations of an evolution strategy, the same for every agent, and objectives of batch agents by name.
 
 The search is noisy, as every generation is evaluated on other windows. So not its last point is validated, but the
 mean of the second half of its path.
@@ -15,11 +15,59 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.errors import InputError
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import ExecutionLog
 
-__all__ = ["averaged_point", "check_search", "evaluate_windows", "run_search", "unit_length"]
+__all__ = [
+    "OBJECTIVES",
+    "Objective",
+    "mean_bsld",
+    "mean_wait_s",
+    "objective_of",
+    "averaged_point",
+    "check_search",
+    "evaluate_windows",
+    "run_search",
+    "unit_length",
+]
 
 Floats = npt.NDArray[np.float64]
+
+Objective = Callable[[ExecutionLog], float]
+"""Objective value of a run; smaller is better."""
+
+
+def mean_bsld(log: ExecutionLog) -> float:
+    """Mean bounded slowdown: (wait + run) / run, run times below 10 s counting as 10 s, at least 1."""
+    records = log.jobs()
+    started = ~np.isnan(records["start_s"])
+    turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
+    return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
+
+
+def mean_wait_s(log: ExecutionLog) -> float:
+    """Mean wait, seconds."""
+    wait_s = log.jobs()["wait_s"]
+    return float(np.nanmean(wait_s)) if np.isfinite(wait_s).any() else 0.0
+
+
+OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_wait_s}
+"""Objectives by name."""
+
+
+def objective_of(objective: str | Objective) -> tuple[Objective, str]:
+    """The objective as a function, and its name for the provenance.
+
+    >>> objective_of("mean_wait_s")[1]
+    'mean_wait_s'
+    """
+    if not isinstance(objective, str):
+        return objective, getattr(objective, "__name__", "own")
+    if objective not in OBJECTIVES:
+        raise UnknownNameError("objective", objective, OBJECTIVES)
+    return OBJECTIVES[objective], objective
+
+
 C = TypeVar("C")
 W = TypeVar("W")
 

@@ -1,4 +1,4 @@
-"""Training windows of a `LinearAgent`, each with the user history known before its first job."""
+"""Training windows of consecutive jobs: their first jobs, and the user history a `LinearAgent` knows before them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,49 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.window_starts import random_starts
 from kilowait.agents.linear_batch.agent import OVERRUN, USER_HISTORY_WEIGHT
 from kilowait.agents.linear_batch.score import FEATURE_COUNT, compiled_agent_score
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.agents.user_history import UserHistory, parameters_for, user_histories
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["WindowSampler", "LogPart", "TrainingWindow"]
+__all__ = ["random_starts", "even_starts", "WindowSampler", "LogPart", "TrainingWindow"]
 
 Floats = npt.NDArray[np.float64]
+
+
+def even_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
+    """First jobs of `windows` equally spaced windows, the first at the beginning and the last at the end.
+
+    They overlap if there are more of them than fit side by side.
+
+    >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
+    >>> even_starts(jobs, 3, 4)
+    [0, 3, 6]
+    """
+    starts: list[int] = np.linspace(0, _last_start(jobs, windows, window_jobs), windows).astype(np.int64).tolist()
+    return starts
+
+
+def random_starts(jobs: JobTable, windows: int, window_jobs: int, random: np.random.Generator) -> list[int]:
+    """First jobs of `windows` windows at random places."""
+    starts: list[int] = random.integers(0, _last_start(jobs, windows, window_jobs) + 1, windows).tolist()
+    return starts
+
+
+def _last_start(jobs: JobTable, windows: int, window_jobs: int) -> int:
+    if windows < 1 or window_jobs < 1:
+        raise InputError(f"{windows} windows of {window_jobs} jobs; ask for at least one of at least one job")
+    if window_jobs > len(jobs):
+        raise InputError(
+            f"a window of {window_jobs:,} jobs is longer than the {len(jobs):,} jobs available; "
+            "take shorter windows or a longer log"
+        )
+    return len(jobs) - window_jobs
+
 
 SNAPSHOTS = 32
 """Times of the training jobs at which snapshots of the user history are taken."""

@@ -28,10 +28,16 @@ import numpy.typing as npt
 
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
-from kilowait.agents.evolution.search import averaged_point, check_search, evaluate_windows, run_search
-from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
-from kilowait.agents.evolution.window_starts import even_starts
+from kilowait.agents.evolution.search import (
+    OBJECTIVES,
+    Objective,
+    averaged_point,
+    check_search,
+    evaluate_windows,
+    objective_of,
+    run_search,
+)
+from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler, even_starts
 from kilowait.agents.linear_batch.agent import LinearAgent, default_weights, named_weights, saf_weights
 from kilowait.agents.linear_batch.score import FEATURE_COUNT
 from kilowait.agents.training_data import SyntheticMix

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.search import check_search, evaluate_windows, run_search, unit_length
-from kilowait.agents.evolution.window_starts import even_starts, random_starts
+from kilowait.agents.evolution.training_windows import even_starts, random_starts
 from kilowait.agents.linear_gpu.agent import POLICY_WEIGHTS, LinearGpuAgent, agent_equal_to_policy
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds

@@ -19,13 +19,13 @@ from kilowait.agents.network_policies.power import (
     without_default_features,
 )
 from kilowait.agents.network_policies.saved_settings import check_provenance
+from kilowait.agents.networks.feature_extractor import KernelExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.kernel_network import KernelExtractor
 from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.agent_file import load_network
 from kilowait.agents.rl.device import use_device
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.engine.policy import RunInputs
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.kernels.network_inference import NetworkWeights

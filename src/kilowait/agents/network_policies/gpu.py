@@ -11,7 +11,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.device import use_device
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import run_gpu_policy

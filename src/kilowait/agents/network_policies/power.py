@@ -11,7 +11,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.agents.rl.device import use_device
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig

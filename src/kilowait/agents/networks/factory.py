@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from kilowait.agents.networks.attention import AttentionExtractor
-from kilowait.agents.networks.feature_extractor import FeatureExtractor
+from kilowait.agents.networks.feature_extractor import AttentionExtractor, FeatureExtractor, KernelExtractor
 from kilowait.agents.networks.gat import GraphExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.kernel_network import KernelExtractor
 from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol, network_sizes, spec_from_dict
 from kilowait.errors import UnknownNameError
 

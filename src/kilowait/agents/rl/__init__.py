@@ -10,7 +10,7 @@ except ModuleNotFoundError as missing:
     raise MissingExtraError("torch", "learn") from None
 
 from kilowait.agents.rl.agent_file import load_network, save_network
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
 
 __all__ = ["TrainingResult", "TrainingError", "Update", "greedy_actions", "load_network", "save_network"]

@@ -28,9 +28,8 @@ from kilowait.agents.rl.device import DeviceTransfer, TorchRng
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
-from kilowait.agents.rl.gae import generalized_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer, generalized_advantages
 from kilowait.agents.rl.training_result import Update
 from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, Progress, TrainingState
 from kilowait.files import locks_output, write_text

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.agents.network_policies.batch import engine_weights
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.distributions import greedy_actions
 from kilowait.envs.batched_sim import BatchedSimulator
 from kilowait.envs.kernels.network_inference import inference_kernel
 

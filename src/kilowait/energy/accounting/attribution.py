@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
-from kilowait.energy.accounting.job_power import J_PER_KWH
+from kilowait.energy.accounting.job_power import J_PER_KWH, Floats, Ints, TimeGrid
 from kilowait.errors import UnknownNameError
 from kilowait.jobs import ExecutionLog, JobRecords, JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting.gpu_cluster_power import allocated_power, gpu_notes, gpu_power_by_state
-from kilowait.energy.accounting.intervals import time_grid
-from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segment_nodes_and_watts
-from kilowait.energy.accounting.power_by_node_state import power_by_state, state_times
+from kilowait.energy.accounting.job_power import J_PER_KWH, parent_groups, segment_nodes_and_watts, time_grid
+from kilowait.energy.accounting.power_by_node_state import (
+    allocated_power,
+    gpu_notes,
+    gpu_power_by_state,
+    power_by_state,
+    state_times,
+)
 from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import DvfsTable, PowerModel, UtilizationProfile, power_breakdown, power_sources
 from kilowait.energy.signals import Weather

@@ -1,4 +1,4 @@
-"""Energy accounts of a run: energy, CO2 and cost, in total, over time and by job.
+"""Energy accounts of a run: energy, CO2 and cost, in total, over time and by job, and violations of its power budget.
 
 IT power is constant between two events, and facility power between two events or changes of the weather. Carbon
 intensity and price are step functions too. So every account is an exact sum over the cells of one time grid, without
@@ -14,15 +14,15 @@ from functools import cached_property
 
 import numpy as np
 
+from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.attribution import EnergyRow, energy_by_job, energy_rows_by
-from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
-from kilowait.energy.accounting.job_power import J_PER_KWH
+from kilowait.energy.accounting.job_power import J_PER_KWH, Floats, Ints, TimeGrid
 from kilowait.energy.accounting.power_by_node_state import ENERGY_STATES
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobRecords
 from kilowait.series import Series
 
-__all__ = ["EnergyAccounts", "Hourly", "PowerBins"]
+__all__ = ["EnergyAccounts", "Hourly", "PowerBins", "BudgetViolation", "budget_violation"]
 
 _HOUR_S = 3600.0
 
@@ -267,3 +267,53 @@ class EnergyAccounts:
     def by(self, kind: str) -> list[EnergyRow]:
         """Energy of the jobs by "user", "account", "queue", "qos" or "name", most first; "-" is unknown."""
         return energy_rows_by(self.log.jobs_table, self.per_job(), kind)
+
+
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class BudgetViolation:
+    """How far IT power exceeds a power budget, over the horizon of the energy accounts."""
+
+    time_share: float
+    """Share of the time during which the budget is exceeded."""
+    excess_kwh: float
+    """Energy drawn above the budget."""
+    max_excess_w: float
+    """The largest excess at any time; 0 if the budget is never exceeded."""
+    budget_w: float
+    """The budget at the time of the largest excess; the lowest budget if it is never exceeded."""
+
+    @property
+    def description(self) -> str:
+        """The violation as text.
+
+        >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).description
+        'exceeded 1.2 % of the time, by 0.25 kW (5 %) at most'
+        """
+        if self.max_excess_w <= 0:
+            return "never exceeded"
+        return (
+            f"exceeded {100 * self.time_share:.3g} % of the time, by {self.max_excess_w / 1e3:,.3g} kW "
+            f"({100 * self.max_excess_w / self.budget_w:.2g} %) at most"
+        )
+
+
+def budget_violation(accounts: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
+    """How far a run exceeds its power budget (`ResolvedControls.budget_w`)."""
+    time_s, watts = (np.array(column, np.float64) for column in zip(*budget_w, strict=True))
+    first, last = accounts.horizon_s
+    inside = time_s[(time_s > first) & (time_s < last)]
+    edge_s = np.union1d(accounts.grid.edge_s, inside)
+    it_w = accounts.it_w[np.searchsorted(accounts.grid.edge_s, edge_s[:-1], side="right") - 1]
+    limit = watts[np.searchsorted(time_s, edge_s[:-1], side="right") - 1]
+    length_s = np.diff(edge_s)
+    excess_w = np.where(it_w > limit * (1 + _EQUAL), it_w - limit, 0.0)
+    worst = int(np.argmax(excess_w)) if excess_w.any() else int(np.argmin(limit))
+    return BudgetViolation(
+        time_share=float(length_s[excess_w > 0].sum() / length_s.sum()),
+        excess_kwh=float((excess_w * length_s).sum()) / J_PER_KWH,
+        max_excess_w=float(excess_w[worst]),
+        budget_w=float(limit[worst]),
+    )

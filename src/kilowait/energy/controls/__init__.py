@@ -1,6 +1,6 @@
 """Power controls: node sleep, DVFS, load shifting and power budgets, from their text to the inputs of a run."""
 
-from kilowait.energy.controls.budget_violation import BudgetViolation, budget_violation
+from kilowait.energy.accounting.result import BudgetViolation, budget_violation
 from kilowait.energy.controls.parse import CONTROL_NAMES, ControlSpec, parse_controls
 from kilowait.energy.controls.resolve import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
 from kilowait.energy.controls.sleep_policies import forecast_awake_nodes

@@ -12,13 +12,19 @@ from kilowait.energy.power.cooling import (
     SupplyAirCop,
     cooling_model,
 )
-from kilowait.energy.power.dvfs import GPU_CAP_CURVES, CapCurve, DvfsState, break_even_beta, clock_slowdown
-from kilowait.energy.power.dvfs_tables import DvfsTable, best_level, level_tables
-from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus
-from kilowait.energy.power.gpu_type_energy import energy_by_type
-from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.sleep_states import SleepStates
+from kilowait.energy.power.dvfs import (
+    GPU_CAP_CURVES,
+    CapCurve,
+    CapTable,
+    DvfsState,
+    break_even_beta,
+    clock_slowdown,
+    fit_cap_curve,
+    read_cap_table,
+)
+from kilowait.energy.power.dvfs_tables import DvfsTable, GpuCaps, best_level, cap_gpus, level_tables
+from kilowait.energy.power.model import Facility, GroupPower, PowerModel, SleepStates
+from kilowait.energy.power.partial_node_power import energy_by_type
 from kilowait.energy.power.utilization import (
     ConstantUtilization,
     MeasuredPowerReport,
@@ -30,7 +36,6 @@ from kilowait.energy.power.utilization import (
     utilization,
     with_measured_power,
 )
-from kilowait.energy.power.zeus_power_tables import CapTable, fit_cap_curve, read_cap_table
 
 __all__ = [
     "GPU_CAP_CURVES",

@@ -1,24 +1,110 @@
-"""PowerModel: power of a cluster's node groups and of the facility around them."""
+"""PowerModel: power of a cluster's node groups, their node sleep, and the facility around them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
 import numpy.typing as npt
 
 from kilowait.energy.power.components import NodePower
-from kilowait.energy.power.conversion_losses import NO_LOSS, Conversion, FixedLoad
+from kilowait.energy.power.conversion_losses import NO_LOSS, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import Cooling, cooling_model
 from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, DvfsState
-from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.number_checks import Floats, require
-from kilowait.energy.power.sleep_states import SleepStates
+from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["GroupPower", "PowerModel"]
+__all__ = ["Facility", "SleepStates", "GroupPower", "PowerModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facility:
+    """Fixed overhead (lighting, constant pumps), supply losses and cooling.
+
+    The losses of the supply (transformers, UPS) become heat, which the cooling must remove too.
+
+    >>> from kilowait.energy.power import ConstantPue
+    >>> Facility(50e3, ConstantPue(1.2)).facility_w([0, 1e6]).tolist()
+    [50000.0, 1250000.0]
+    """
+
+    fixed_w: float
+    cooling: Cooling
+    supply: EfficiencyCurve | None = None
+    source: str = ""
+    estimate: bool = True
+    cooling_source: str = ""
+    cooling_estimate: bool = True
+
+    def __post_init__(self) -> None:
+        require("fixed_w of the facility", self.fixed_w)
+
+    def supplied_w(self, it_w: npt.ArrayLike) -> Floats:
+        """Input power of the supply for an IT power."""
+        it = checked_numbers("IT power", it_w, 0)
+        return it if self.supply is None else self.supply.input_w(it)
+
+    def facility_w(
+        self, it_w: npt.ArrayLike, temperature_c: npt.ArrayLike | None = None, wet_bulb_c: npt.ArrayLike | None = None
+    ) -> Floats:
+        """Facility power, watts; never below `it_w`. Arguments are numbers or arrays of equal shape."""
+        supplied = self.supplied_w(it_w)
+        cooled = self.cooling.power_w(supplied, temperature_c, wet_bulb_c)
+        return np.asarray(supplied + self.fixed_w + cooled, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class SleepStates:
+    """Sleep state and transitions of one node; watts at the wall and seconds.
+
+    >>> taurus = SleepStates(sleep_w=9.75, to_sleep_s=6.1, to_sleep_w=101.0, wake_s=151.52, wake_w=125.2)
+    >>> round(taurus.break_even_s(idle_w=95.0))
+    212
+    """
+
+    sleep_w: float
+    to_sleep_s: float
+    to_sleep_w: float
+    wake_s: float
+    wake_w: float
+    source: str = ""
+    estimate: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("sleep_w", "to_sleep_s", "to_sleep_w", "wake_s", "wake_w"):
+            require(name, getattr(self, name))
+
+    @property
+    def to_sleep_j(self) -> float:
+        """Energy of the transition to sleep."""
+        return self.to_sleep_s * self.to_sleep_w
+
+    @property
+    def wake_j(self) -> float:
+        """Energy of the wake-up."""
+        return self.wake_s * self.wake_w
+
+    @property
+    def transition_s(self) -> float:
+        """Seconds of both transitions: the shortest idle gap in which a node can sleep without delaying a job."""
+        return self.to_sleep_s + self.wake_s
+
+    def break_even_s(self, idle_w: float) -> float:
+        """Break-even idle gap: (E_to_sleep + E_wake - P_sleep * t_transitions) / (P_idle - P_sleep).
+
+        Sleep saves energy in longer gaps. It is at least the time of the transitions; infinite if sleep never saves
+        energy.
+        """
+        require("idle_w", idle_w)
+        if idle_w <= self.sleep_w:
+            return math.inf
+        overhead_j = self.to_sleep_j + self.wake_j - self.sleep_w * self.transition_s
+        return max(self.transition_s, overhead_j / (idle_w - self.sleep_w))
+
 
 _PRESETS = Path(__file__).parent / "presets"
 

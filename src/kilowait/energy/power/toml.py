@@ -17,9 +17,7 @@ from kilowait.energy.power.components import LOAD_CURVES, Component, NodePower
 from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.cooling import COOLING_MODELS, Chiller, Cooling, Economiser
 from kilowait.energy.power.dvfs import FULL_SPEED, GPU_CAP_CURVES, CapCurve, DvfsState
-from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.sleep_states import SleepStates
+from kilowait.energy.power.model import Facility, GroupPower, PowerModel, SleepStates
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["read_model"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from kilowait.energy.power import Cooling
 from kilowait.energy.signals import Weather
-from kilowait.energy.signals.readers.timestamps import unix_seconds
-from kilowait.energy.signals.readers.units import INTENSITY_UNIT, intensity_factor, price_factor
+from kilowait.energy.signals.timestamps import unix_seconds
+from kilowait.energy.signals.units import INTENSITY_UNIT, intensity_factor, price_factor
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series

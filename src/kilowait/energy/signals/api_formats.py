@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.energy.signals.readers.files import as_number, single_value
-from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
-from kilowait.energy.signals.readers.timestamps import unix_seconds
-from kilowait.energy.signals.readers.units import find_intensity_unit
+from kilowait.energy.signals.signal_file import NOT_STATED, RawSamples, as_number, single_value
+from kilowait.energy.signals.timestamps import unix_seconds
+from kilowait.energy.signals.units import find_intensity_unit
 from kilowait.errors import InputError
 
 __all__ = ["detect_format", "read_carbon_aware_sdk", "read_electricity_maps_api", "read_gb_api", "read_watttime"]

@@ -9,10 +9,18 @@ from typing import Any, Literal
 import numpy as np
 
 from kilowait.energy.signals import api_formats
-from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
-from kilowait.energy.signals.readers.files import SignalFile, Table, open_signal, single_value
-from kilowait.energy.signals.readers.samples import NOT_STATED, RawSamples
-from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
+from kilowait.energy.signals.signal_file import (
+    NOT_STATED,
+    RawSamples,
+    SignalFile,
+    Table,
+    open_signal,
+    plain_columns,
+    single_value,
+    times_of,
+    unit_of,
+)
+from kilowait.energy.signals.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Gaps, Series
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
-from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
-from kilowait.energy.signals.readers.files import open_signal
-from kilowait.energy.signals.readers.samples import NOT_STATED
-from kilowait.energy.signals.readers.units import find_price_unit, price_factor
+from kilowait.energy.signals.signal_file import NOT_STATED, open_signal, plain_columns, times_of, unit_of
+from kilowait.energy.signals.units import find_price_unit, price_factor
 from kilowait.errors import InputError
 from kilowait.series import Gaps, Series
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.signals.readers.files import SignalFile, as_number, open_signal
-from kilowait.energy.signals.readers.timestamps import unix_seconds
+from kilowait.energy.signals.signal_file import SignalFile, as_number, open_signal
+from kilowait.energy.signals.timestamps import unix_seconds
 from kilowait.errors import InputError
 from kilowait.series import Gaps, Series
 

@@ -35,8 +35,8 @@ MAX_STARTS = 10_000
 """Maximum number of starts of a job; more indicates endless preemption."""
 
 MAX_FRUITLESS = 1_000
-"""Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates endless
-preemption."""
+"""Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates
+endless preemption."""
 
 MAX_IDLE_ROUNDS = 10_000
 """Maximum number of consecutive round ticks without another event to come; more indicates that no job will start."""

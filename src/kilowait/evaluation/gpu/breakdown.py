@@ -11,8 +11,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.allocations import NodeAllocations, allocations_of, ended, node_allocations
 from kilowait.evaluation.gpu.timeline import usage_changes
-from kilowait.evaluation.horizon import horizon_of, overlap_s
-from kilowait.evaluation.job_measures import Ints, evaluated_mask, summary
+from kilowait.evaluation.job_measures import Ints, evaluated_mask, horizon_of, overlap_s, summary
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
@@ -32,7 +31,7 @@ def by_type(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, floa
     - `shared`: share of the time with a job on a GPU in which it had two or more jobs; NaN if no GPU was used;
     - `preemptions`, `migrations`: segments on this type that ended with one.
 
-    >>> from kilowait.evaluation.gpu.example_run import two_jobs
+    >>> from kilowait.evaluation.gpu.allocations import two_jobs
     >>> [(row["type"], row["gpus"], row["jobs"], row["utilization"], row["shared"]) for row in by_type(*two_jobs())]
     [('T4', 2, 2, 0.625, 0.0)]
     """
@@ -99,7 +98,7 @@ def by_priority(log: ExecutionLog, *, counted: npt.ArrayLike | None = None) -> l
 
     `counted` is a mask over the rows of `log.jobs_table` that selects the evaluated jobs; None selects all.
 
-    >>> from kilowait.evaluation.gpu.example_run import two_jobs
+    >>> from kilowait.evaluation.gpu.allocations import two_jobs
     >>> by_priority(two_jobs()[0])[0]["mean_jct_s"]
     15.0
     """

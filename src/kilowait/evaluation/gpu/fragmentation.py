@@ -32,7 +32,7 @@ def fragmentation(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float
 
     It spans the first submission to the last end, or the given horizon.
 
-    >>> from kilowait.evaluation.gpu.example_run import two_jobs
+    >>> from kilowait.evaluation.gpu.allocations import two_jobs
     >>> found = fragmentation(*two_jobs())
     >>> (found.edge_s.tolist(), found.value.tolist())  # from 10 s on half a GPU is too little for one of two targets
     ([0.0, 10.0, 20.0], [0.0, 0.375])

@@ -7,8 +7,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.allocations import WHOLE, node_allocations
-from kilowait.evaluation.horizon import horizon_of
-from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, waits
+from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, horizon_of, waits
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
@@ -22,7 +21,7 @@ def gpu_timeline(
 
     The series span the first submission to the last end, or the given horizon.
 
-    >>> from kilowait.evaluation.gpu.example_run import two_jobs
+    >>> from kilowait.evaluation.gpu.allocations import two_jobs
     >>> used = gpu_timeline(*two_jobs())["T4"]
     >>> used.edge_s.tolist(), used.value.tolist()
     ([0.0, 10.0, 20.0], [2.0, 0.5])
@@ -45,7 +44,7 @@ def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, 
 
     It spans the first submission to the last end, or the given horizon.
 
-    >>> from kilowait.evaluation.gpu.example_run import two_jobs
+    >>> from kilowait.evaluation.gpu.allocations import two_jobs
     >>> backlog = gpu_backlog(*two_jobs())
     >>> backlog.edge_s.tolist(), backlog.value.tolist()
     ([0.0, 10.0, 20.0], [0.5, 0.0])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from kilowait.energy.signals.readers.timestamps import unix_seconds
+from kilowait.energy.signals.timestamps import unix_seconds
 from kilowait.errors import InputError, MeterError, UnknownNameError
 from kilowait.telemetry.carbon.http import check_base_url
 

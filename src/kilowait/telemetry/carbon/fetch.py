@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.energy.signals.readers.timestamps import unix_seconds
+from kilowait.energy.signals.timestamps import unix_seconds
 from kilowait.errors import InputError, KilowaitError, MeterError
 from kilowait.files import write_text
 from kilowait.telemetry.carbon.api import Row, Service, row_time_s

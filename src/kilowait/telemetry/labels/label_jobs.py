@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.labels.energy_curve import energy_curve
-from kilowait.telemetry.labels.energy_split import EnergySplit, NodeShares, split_energy
 from kilowait.telemetry.labels.job_locations import JobLocations, job_locations, job_starts
+from kilowait.telemetry.labels.node_energy import EnergySplit, NodeShares, energy_curve, split_energy
 from kilowait.telemetry.labels.sample_reader import SampleFiles
 
 __all__ = ["LabelledJobs", "label_energy"]

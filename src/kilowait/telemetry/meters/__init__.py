@@ -2,9 +2,8 @@
 
 from kilowait.telemetry.meters.cpu import CpuMeter
 from kilowait.telemetry.meters.gpu import GpuMeter
-from kilowait.telemetry.meters.host_clock import ClockReading, HostClock
 from kilowait.telemetry.meters.sample_files import open_recorder
-from kilowait.telemetry.meters.sampler import Meter, SamplingProgress, sample, this_host
+from kilowait.telemetry.meters.sampler import ClockReading, HostClock, Meter, SamplingProgress, sample, this_host
 
 __all__ = [
     "HostClock",

@@ -10,8 +10,8 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import MeterError
-from kilowait.telemetry.meters.host_clock import ClockReading
 from kilowait.telemetry.meters.sample_files import Row
+from kilowait.telemetry.meters.sampler import ClockReading
 
 __all__ = ["CpuMeter"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kilowait.errors import MeterError, MissingExtraError
-from kilowait.telemetry.meters.host_clock import ClockReading
 from kilowait.telemetry.meters.sample_files import Row
+from kilowait.telemetry.meters.sampler import ClockReading
 
 __all__ = ["GpuMeter"]
 

@@ -1,1 +1,0 @@
-"""Common parts of the signal readers: files, CSV tables, timestamps and units."""
