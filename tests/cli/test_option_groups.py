@@ -13,12 +13,12 @@ from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario
 
 FILLED: list[tuple[Any, Any]] = [
-    (groups.LogFormat, Scenario),
-    (groups.WorkloadChanges, Scenario),
-    (groups.Scheduling, Scenario),
-    (groups.GpuScheduling, GpuOptions),
-    (groups.AgentSignals, PowerSettings),
-    (groups.Signals, PowerSettings),
+    (groups.LogFormatOptions, Scenario),
+    (groups.LogOptions, Scenario),
+    (groups.SchedulingOptions, Scenario),
+    (groups.GpuSchedulingOptions, GpuOptions),
+    (groups.AgentSignalOptions, PowerSettings),
+    (groups.SignalOptions, PowerSettings),
 ]
 
 

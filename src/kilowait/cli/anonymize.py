@@ -106,7 +106,7 @@ def anonymize(
         ),
     ] = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Anonymize a job log for publication: pseudonyms for users and projects, no job names, new job IDs.

@@ -33,7 +33,7 @@ def bench(
     ] = "fcfs,sjf,saf,wfp3",
     on_oversized: options.OnOversized = "error",
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Measure simulated jobs per second on one core, on a job log or on a synthetic workload.

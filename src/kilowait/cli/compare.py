@@ -111,7 +111,7 @@ def compare(
         ),
     ] = True,
     cluster: options.Cluster = "auto",
-    scheduling: groups.Scheduling,
+    scheduling: groups.SchedulingOptions,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -122,9 +122,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    gpu: groups.GpuScheduling,
-    changes: groups.WorkloadChanges,
-    log_format: groups.LogFormat,
+    gpu: groups.GpuSchedulingOptions,
+    changes: groups.LogOptions,
+    log_format: groups.LogFormatOptions,
     runtime_predictor: options.RuntimePredictor = None,
     power_predictor: options.PowerPredictor = None,
     with_user_estimates: Annotated[
@@ -154,7 +154,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    signals: groups.Signals,
+    signals: groups.SignalOptions,
     workers: options.Workers = None,
     json: options.Json = False,
     out: options.Out = None,

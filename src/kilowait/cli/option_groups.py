@@ -16,11 +16,19 @@ from typing import Any, get_type_hints
 
 from kilowait.cli import options
 
-__all__ = ["AgentSignals", "GpuScheduling", "LogFormat", "Scheduling", "Signals", "WorkloadChanges", "with_groups"]
+__all__ = [
+    "AgentSignalOptions",
+    "GpuSchedulingOptions",
+    "LogFormatOptions",
+    "SchedulingOptions",
+    "SignalOptions",
+    "LogOptions",
+    "with_groups",
+]
 
 
 @dataclass(frozen=True)
-class LogFormat:
+class LogFormatOptions:
     """How a job log is read."""
 
     columns: options.Columns = None
@@ -30,7 +38,7 @@ class LogFormat:
 
 
 @dataclass(frozen=True)
-class WorkloadChanges:
+class LogOptions:
     """Which jobs of the log are simulated, and with which arrivals."""
 
     on_oversized: options.OnOversized = "error"
@@ -40,7 +48,7 @@ class WorkloadChanges:
 
 
 @dataclass(frozen=True)
-class Scheduling:
+class SchedulingOptions:
     """Scheduling of the simulated machine, besides the policy and the kind of backfilling."""
 
     backfill_order: options.BackfillOrder = None
@@ -50,7 +58,7 @@ class Scheduling:
 
 
 @dataclass(frozen=True)
-class GpuScheduling:
+class GpuSchedulingOptions:
     """Scheduling on GPU clusters: GPU types, preemption, checkpoints, migration, rounds."""
 
     gpu_type_order: options.GpuTypeOrder = None
@@ -66,7 +74,7 @@ class GpuScheduling:
 
 
 @dataclass(frozen=True)
-class AgentSignals:
+class AgentSignalOptions:
     """Signals and assumptions of energy accounting for agents, which see no weather."""
 
     carbon: options.Carbon = None
@@ -80,7 +88,7 @@ class AgentSignals:
 
 
 @dataclass(frozen=True)
-class Signals(AgentSignals):
+class SignalOptions(AgentSignalOptions):
     """Signals and assumptions of energy accounting."""
 
     weather: options.Weather = None
@@ -90,7 +98,7 @@ class Signals(AgentSignals):
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with every parameter that is a group of options replaced by the options of the group.
 
-    >>> def show(*, log: LogFormat) -> None:
+    >>> def show(*, log: LogFormatOptions) -> None:
     ...     print(log.format, log.strict)
     >>> list(inspect.signature(with_groups(show)).parameters)
     ['columns', 'format', 'unpack_limit', 'strict']

@@ -69,10 +69,10 @@ def pareto(
             show_default=False,
         ),
     ] = None,
-    signals: groups.AgentSignals,
+    signals: groups.AgentSignalOptions,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Run a multi-objective agent under many preferences on the last jobs of a log and print its objectives.

@@ -113,7 +113,7 @@ def features(
     power: PowerModel = None,
     utilization: options.Utilization = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
 ) -> None:
     """Write a table of prediction features, one row per job, with the target values.
 
@@ -167,7 +167,7 @@ def score(
     seed: Seed = 0,
     threads: Threads = 1,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Compare prediction models on a log by walk-forward validation.
@@ -238,7 +238,7 @@ def fit(
     seed: Seed = 0,
     threads: Threads = 1,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -285,7 +285,7 @@ def apply(
     history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
 ) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
     from kilowait.experiments.prediction_task import (
@@ -316,7 +316,7 @@ def explain(
     features: Annotated[
         int, typer.Option("--features-shown", metavar="N", min=1, help="Number of features to show.")
     ] = 8,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Explain the prediction for one job: value, quantiles, and the most important features."""

@@ -36,7 +36,7 @@ def report(
     ] = 0,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:

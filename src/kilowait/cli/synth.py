@@ -85,7 +85,7 @@ def fit(
         bool, typer.Option("--resume", help="Resume an interrupted fit from its last checkpoint.")
     ] = False,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     force: options.Force = False,
 ) -> None:
     """Fit a generator of synthetic workloads to a log.

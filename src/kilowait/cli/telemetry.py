@@ -356,7 +356,7 @@ def label(
         ),
     ] = None,
     log_start: options.LogStart = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: options.Json = False,
 ) -> None:

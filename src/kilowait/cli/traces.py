@@ -41,7 +41,7 @@ def describe(
     *,
     traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
     cluster: options.Cluster = "auto",
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
@@ -83,7 +83,7 @@ def convert(
     cluster: options.Cluster = "auto",
     load: options.Load = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
     from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_cluster

@@ -80,7 +80,7 @@ def tune(
     ] = False,
     load: options.Load = None,
     jobs: options.Jobs = None,
-    log_format: groups.LogFormat,
+    log_format: groups.LogFormatOptions,
     json: options.Json = False,
     force: Annotated[bool, typer.Option("--force", help="Start again, even if the folder contains a search.")] = False,
 ) -> None:
