@@ -166,6 +166,7 @@ def fuzz(cases: int, seed: int, names: list[str] | None = None, *, first: int = 
             at = line["end"] + 1
             if line["outcome"] == "found":
                 findings.append(f"seed {seed}, case {line['end']}: {line['name']}: {line['text']}")
+        child.stdout.close()
         status = child.wait()
         if begun is None:
             raise RuntimeError(f"the sample folders cannot be written: exit status {status}")

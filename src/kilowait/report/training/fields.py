@@ -106,8 +106,7 @@ _POWER_EVALUATION = Record(
     }
 )
 _POINT = Record(
-    {"preference": Values(_NUMBER, 1), "metrics": Values(_NUMBER), "dominated": Flag()},
-    {"intervals": Either(Null(), Values(Either(Null(), _INTERVAL)))},
+    {"preference": Values(_NUMBER, 1), "metrics": Values(_NUMBER), "dominated": Flag(), "intervals": Values(_INTERVAL)}
 )
 _FRONT = Record(
     {
@@ -143,6 +142,9 @@ def check_agent_results(results: dict[str, Any], source: str | PathLike[str]) ->
     remedy = "train the agent again"
     check_fields(results, _RESULTS, source, remedy=remedy)
     check_fields(results.get("weights") or [], Items(_Weight()), f"{fspath(source)}: weights", remedy=remedy)
+    history = results.get("training") or []
+    abscissa = "steps" if any("steps" in row for row in history) else "number"
+    check_fields(history, Items(Record({abscissa: _COUNT})), f"{fspath(source)}: training", remedy=remedy)
     evaluation = results.get("judged")
     if evaluation:
         kind = _POWER_EVALUATION if "front" in evaluation else _BATCH_EVALUATION
@@ -187,6 +189,7 @@ def _check_front(front: dict[str, Any], where: str) -> None:
     """Raise unless every point and the reference have a number for each term."""
     for name in front["terms"]:
         rows = [front["units"], front["reference"]["metrics"]]
-        rows += [part for point in front["points"] for part in (point["metrics"], point["preference"])]
+        for point in front["points"]:
+            rows += [point["metrics"], point["preference"], point["intervals"]]
         if any(name not in row for row in rows):
             raise InputError(f"{where} has no number of the term {name[:100]!r} for every point; train the agent again")
