@@ -83,3 +83,13 @@ def test_bad_byte_in_samples(kilowait, tmp_path, bad):
                     "--log-start", "2022-01-01",
                 )  # fmt: skip
                 assert result.status in (0, 2) and "Traceback" not in result.err
+
+
+def test_report_of_the_current_folder(kilowait, tmp_path, monkeypatch):
+    assert kilowait("simulate", "lublin:20:8", "--out", tmp_path / "run").status == 0
+    monkeypatch.chdir(tmp_path / "run")
+    result = kilowait("report", ".")
+    assert result.status == 0, result.err
+    assert (tmp_path / "run.html").is_file()
+    monkeypatch.chdir("/")
+    assert "run folder" in kilowait("report", ".").error()

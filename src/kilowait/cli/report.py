@@ -52,9 +52,19 @@ def report(
     """
     from kilowait.report import write_report
 
-    page = folders[0].with_name(f"{folders[0].resolve().name}.html") if out is None else out
+    page = _page_beside(folders[0]) if out is None else out
     with console.status() as tell:
         written = write_report(folders, page, figures=figures, title=title, seed=seed, progress=tell)
     print(f"written to {written}")
     if figures is not None:
         print(f"figures in {figures}")
+
+
+def _page_beside(folder: Path) -> Path:
+    """The page beside a folder; the folder may be ``.`` or end in ``..``, which have no name of their own.
+
+    >>> _page_beside(Path("runs/first"))
+    PosixPath('runs/first.html')
+    """
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.parent / f"{folder.resolve().name or 'report'}.html"
