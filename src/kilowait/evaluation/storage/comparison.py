@@ -323,10 +323,11 @@ class _StoredLogs:
         jobs = self._windows[window].jobs
         of_segments, of_records = stored.rows(stored.segments, cell), stored.rows(stored.records, cell)
         worked = {name: stored.segments[name][of_segments] for name in WORK_COLUMNS if name in stored.segments}
+        columns: dict[str, Any] = {name: stored.segments[name][of_segments] for name in _SEGMENT}
         return ExecutionLog(
             jobs_table=jobs,
             job=stored.segments["row"][of_segments],
-            **{name: stored.segments[name][of_segments] for name in _SEGMENT},
+            **columns,
             eligible_s=np.where(
                 stored.records.missing["eligible_s"][of_records],
                 jobs["submit_s"],

@@ -287,10 +287,11 @@ def _read_log(folder: Path, files: Container[str], jobs: JobTable) -> ExecutionL
     has = {name: name in files for name in ("states.parquet", "pieces.parquet")}
     states = read_node_states(folder / "states.parquet", 1) if has["states.parquet"] else {}
     pieces = read_pieces(folder / "pieces.parquet", 1) if has["pieces.parquet"] else {}
+    columns: dict[str, Any] = {name: segments[name] for name in ("start_s", "end_s", "group", "level", "outcome")}
     log = ExecutionLog(
         jobs_table=jobs,
         job=job,
-        **{name: segments[name] for name in ("start_s", "end_s", "group", "level", "outcome")},
+        **columns,
         eligible_s=records["eligible_s"],
         job_outcome=records["outcome"],
         run=segments.note["run"],
