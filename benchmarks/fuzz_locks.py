@@ -60,7 +60,7 @@ def _garbage(rng: random.Random) -> bytes:
     valid = _record(rng)
     flipped = bytearray(valid)
     flipped[rng.randrange(20)] ^= rng.randrange(1, 128)  # in the name or the value of the format
-    values = [None, True, 0, -1, 1.5, 2**80, "", "\x00", "x" * 1000, [], {}, "\x1b[2J"]
+    values: list[Any] = [None, True, 0, -1, 1.5, 2**80, "", "\x00", "x" * 1000, [], {}, "\x1b[2J"]
     name = rng.choice(["host", "pid", "user", "start", "boot", "date", "token", "format"])
     invalid = [value for value in values if name == "pid" or not isinstance(value, str) or value != ""]
     value = rng.choice(invalid)
@@ -96,13 +96,13 @@ def _unreadable(lock: Path, rng: random.Random) -> bool:
 
 
 def _foreign_host(lock: Path, rng: random.Random) -> bool:
-    change = rng.choice([{"host": "node7"}, {"namespace": "pid:[1]"}, {"boot": "1", "machine": rng.choice(["", "2"])}])
+    change: dict[str, Any] = rng.choice([{"host": "node7"}, {"namespace": "pid:[1]"}, {"boot": "1", "machine": rng.choice(["", "2"])}])
     lock.write_bytes(_record(rng, pid=rng.choice([1, os.getpid(), _NO_PROCESS]), **change))
     return _old_or_new(lock, rng)
 
 
 def _ended_process(lock: Path, rng: random.Random) -> bool:
-    change = rng.choice([{"pid": _NO_PROCESS}, {"pid": 1, "start": "77777777"}, {"boot": "before"}, {"token": "own"}])
+    change: dict[str, Any] = rng.choice([{"pid": _NO_PROCESS}, {"pid": 1, "start": "77777777"}, {"boot": "before"}, {"token": "own"}])
     lock.write_bytes(_record(rng, **change))
     return _old_or_new(lock, rng) or True
 
@@ -256,7 +256,7 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
         next_kill_s = float("inf")  # not before they race
         try:
             while counts["held"] + counts["refused"] < cases:
-                ready, _, _ = select.select([racer.process.stdout for racer in racers], [], [], 0.005)
+                ready, _, _ = select.select([racer.process.stdout for racer in racers if racer.process.stdout], [], [], 0.005)
                 for racer in racers:
                     if racer.process.stdout in ready:
                         line = racer.process.stdout.readline().strip()  # type: ignore[union-attr]
