@@ -96,13 +96,17 @@ def _unreadable(lock: Path, rng: random.Random) -> bool:
 
 
 def _foreign_host(lock: Path, rng: random.Random) -> bool:
-    change: dict[str, Any] = rng.choice([{"host": "node7"}, {"namespace": "pid:[1]"}, {"boot": "1", "machine": rng.choice(["", "2"])}])
+    change: dict[str, Any] = rng.choice(
+        [{"host": "node7"}, {"namespace": "pid:[1]"}, {"boot": "1", "machine": rng.choice(["", "2"])}]
+    )
     lock.write_bytes(_record(rng, pid=rng.choice([1, os.getpid(), _NO_PROCESS]), **change))
     return _old_or_new(lock, rng)
 
 
 def _ended_process(lock: Path, rng: random.Random) -> bool:
-    change: dict[str, Any] = rng.choice([{"pid": _NO_PROCESS}, {"pid": 1, "start": "77777777"}, {"boot": "before"}, {"token": "own"}])
+    change: dict[str, Any] = rng.choice(
+        [{"pid": _NO_PROCESS}, {"pid": 1, "start": "77777777"}, {"boot": "before"}, {"token": "own"}]
+    )
     lock.write_bytes(_record(rng, **change))
     return _old_or_new(lock, rng) or True
 
@@ -256,7 +260,9 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
         next_kill_s = float("inf")  # not before they race
         try:
             while counts["held"] + counts["refused"] < cases:
-                ready, _, _ = select.select([racer.process.stdout for racer in racers if racer.process.stdout], [], [], 0.005)
+                ready, _, _ = select.select(
+                    [racer.process.stdout for racer in racers if racer.process.stdout], [], [], 0.005
+                )
                 for racer in racers:
                     if racer.process.stdout in ready:
                         line = racer.process.stdout.readline().strip()  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import numpy as np
@@ -45,6 +46,23 @@ def test_features(kilowait, log, tmp_path):
     assert "simulated: fcfs" in result.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
     assert table.num_rows == 50 and {"wait_s", "target_anchor"} <= set(table.column_names)
+
+
+def test_fit_uses_the_last_jobs_of_a_large_log_and_says_so(kilowait, log, tmp_path):
+    result = kilowait("predict", "fit", log, "-c", 16, "--out", tmp_path / "last", "--fit-jobs", 400, "--json")
+    assert "only the last 400 of 900 jobs are used" in " ".join(result.err.split()) and "--fit-jobs 0" in result.err
+    last = result.json()
+    used = {"jobs": 400, "of": 900, "chosen": "the last by submission"}
+    assert last["fit_jobs"] == used
+    assert json.loads((tmp_path / "last" / "manifest.json").read_text())["fit_jobs"] == used
+    args = ("-c", 16, "--jobs", "500:900", "--fit-jobs", 0)
+    same = kilowait("predict", "fit", log, "--out", tmp_path / "same", *args, "--json")
+    assert "are used" not in same.err
+    ignored = {"out", "fit_jobs"}
+    assert {name: last[name] for name in last.keys() - ignored} == {
+        name: value for name, value in same.json().items() if name not in ignored
+    }
+    assert same.json()["fit_jobs"]["of"] == 400
 
 
 def test_score(kilowait, log):

@@ -230,6 +230,16 @@ def fit(
             help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
         ),
     ] = 0,
+    fit_jobs: Annotated[
+        int,
+        typer.Option(
+            "--fit-jobs",
+            metavar="N",
+            min=0,
+            help="Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory for "
+            "each million).",
+        ),
+    ] = 500_000,
     history_source: HistorySource = "auto",
     cluster: options.Cluster = "auto",
     label_source: LabelSource = None,
@@ -266,9 +276,11 @@ def fit(
             progress=lambda trial: update(f"settings {trial.number} of {tune}: {console.number(trial.metric)} ..."),
         )
     manifest = loaded.workload.provenance(trace, console.command(context), console.today())
+    sample = {"jobs": len(loaded.dataset), "of": loaded.log_jobs, "chosen": "the last by submission"}
+    manifest["fit_jobs"] = sample
     save_predictor(predictor, out, manifest=manifest, force=force)
     if json:
-        console.json_document({"out": out, **vars(predictor.card)})
+        console.json_document({"out": out, "fit_jobs": sample, **vars(predictor.card)})
         return
     show_card(predictor.card)
     print(f"\nwritten to {out}; explain a prediction: kilowait predict explain {out} {trace} JOB")

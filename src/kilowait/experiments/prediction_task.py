@@ -63,6 +63,8 @@ class PredictionTask:
     columns: str | None = None
     strict: bool = False
     jobs: str | None = None
+    fit_jobs: int = 0
+    """Number of jobs to use, the last ones by submission; 0: all."""
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -83,6 +85,8 @@ class PredictionData:
     notes: tuple[str, ...]
     power: Mapping[str, Any]
     """Sources of power labels, for the model card; empty for other targets."""
+    log_jobs: int
+    """Number of jobs that were read; the dataset has the last ones of them if `PredictionTask.fit_jobs` is smaller."""
 
 
 def load_dataset(task: PredictionTask) -> PredictionData:
@@ -100,7 +104,15 @@ def load_dataset(task: PredictionTask) -> PredictionData:
         rows=task.jobs,
     )
     cluster, note = resolve_cluster(task.cluster, workload.jobs)
-    jobs, times, history_notes = history_of(workload.jobs.sorted(), cluster, task.history_source)
+    jobs, log_jobs = workload.jobs.sorted(), len(workload.jobs)
+    sample_note = None
+    if 0 < task.fit_jobs < log_jobs:
+        jobs = jobs[log_jobs - task.fit_jobs :]
+        sample_note = (
+            f"only the last {task.fit_jobs:,} of {log_jobs:,} jobs are used, for a fit in a few minutes; use more with "
+            "--fit-jobs N, or all with --fit-jobs 0"
+        )
+    jobs, times, history_notes = history_of(jobs, cluster, task.history_source)
     if task.target not in ("power", "energy"):
         dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times)), {}
     else:
@@ -116,8 +128,8 @@ def load_dataset(task: PredictionTask) -> PredictionData:
             meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
         dataset = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times, **watts))
-    notes = tuple(text for text in (note, *history_notes) if text is not None)
-    return PredictionData(dataset, cluster, workload, notes, power)
+    notes = tuple(text for text in (note, sample_note, *history_notes) if text is not None)
+    return PredictionData(dataset, cluster, workload, notes, power, log_jobs)
 
 
 def task_for_predictor(card: ModelCard, task: PredictionTask) -> PredictionTask:
