@@ -179,4 +179,3 @@ def single_value(names: Sequence[str], wanted: str | None, what: str, remedy: st
     if len(known) > 1:
         raise InputError(f"the file mixes {len(known)} {what}s ({', '.join(known[:10])}); {remedy}")
     return known[0] if known else None
-
