@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def gpu_samples(jobs: int = 40) -> dict[str, bytes]:
 def gpu_tables(jobs: int = 40) -> dict[str, JobTable]:
     """Tables of a GPU cluster of 8 and 13 columns of small whole numbers, as many as Google's events of 2011 have."""
     count = np.arange(1, jobs + 1)
-    columns = {
+    columns: dict[str, Any] = {
         "job_id": count, "submit_s": count * 2, "runtime_s": count % 9, "estimate_s": count % 5, "nodes": count % 2 + 1,
         "gpus": count % 2, "cores": count % 4, "user": count % 3, "cpu_milli": count % 7, "memory_mb": count % 6,
         "priority": count % 2, "queue": count % 2, "qos": count % 3,

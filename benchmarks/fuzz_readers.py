@@ -126,8 +126,8 @@ def samples() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         write_trace(table, Path(folder) / "own.parquet")
         texts["parquet"] = (Path(folder) / "own.parquet").read_bytes()
-        for name, own in {"own_names": named, **gpu_tables()}.items():
-            write_trace(own, Path(folder) / "own.csv")
+        for name, own_table in {"own_names": named, **gpu_tables()}.items():
+            write_trace(own_table, Path(folder) / "own.csv")
             texts[name] = (Path(folder) / "own.csv").read_bytes()
     return texts
 

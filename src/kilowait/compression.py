@@ -21,6 +21,8 @@ from kilowait.errors import InputError
 __all__ = ["decompressed", "default_limit", "parse_size", "size_text"]
 
 _PIECE = 1 << 22
+_DICTIONARY = 1 << 26
+"""Memory that xz may use for its dictionary, even if the limit is smaller."""
 _LAYERS = 3
 """Some files are compressed twice."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -115,11 +117,7 @@ def _parts(data: bytes, kind: str, source: str, limit: int) -> Iterator[tuple[by
         return
     view, start, good, lines = memoryview(data), 0, 0, 0
     while start < len(data) and _kind(data[start : start + 10]) == kind:
-        member: Any = {
-            "gzip": lambda: zlib.decompressobj(31),
-            "bzip2": bz2.BZ2Decompressor,
-            "xz": lambda: lzma.LZMADecompressor(memlimit=max(limit, 1 << 26)),
-        }[kind]()
+        member = _decompressor(kind, limit)
         try:
             while not member.eof:
                 piece = view[start : start + (1 << 20)]
@@ -148,6 +146,12 @@ def _parts(data: bytes, kind: str, source: str, limit: int) -> Iterator[tuple[by
             )
         start -= len(member.unused_data)
     yield b"", len(data) - start if data[start:].strip(b"\x00") else 0
+
+
+def _decompressor(kind: str, limit: int) -> Any:
+    if kind == "gzip":
+        return zlib.decompressobj(31)
+    return bz2.BZ2Decompressor() if kind == "bzip2" else lzma.LZMADecompressor(memlimit=max(limit, _DICTIONARY))
 
 
 def _zstd(data: bytes, source: str) -> Iterator[tuple[bytes, int]]:

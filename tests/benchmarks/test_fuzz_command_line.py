@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.fuzz_command_line_inputs import COMMANDS, READERS
 
 from benchmarks import fuzz_command_line
-from benchmarks.fuzz_command_line_inputs import COMMANDS, READERS
 
 
 def test_every_command_has_cases():

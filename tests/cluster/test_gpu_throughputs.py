@@ -49,7 +49,7 @@ def test_invalid_files_are_errors(tmp_path, text, message):
 def test_missing_file_and_invalid_gzip_are_errors(tmp_path):
     with pytest.raises(InputError, match="no throughput file"):
         read_throughputs(tmp_path / "none.json")
-    (tmp_path / "t.json.gz").write_text("{}")
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(b"{}")[:-4])
     with pytest.raises(InputError, match="cannot read"):
         read_throughputs(tmp_path / "t.json.gz")
 

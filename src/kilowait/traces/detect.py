@@ -158,7 +158,9 @@ def _comments_of_swf(head: FileHead) -> Detected | None:
 
 
 def _table(head: FileHead) -> Detected | None:
-    if any(tables.csv_delimiter(line) is not None for line in head.comments[:20]) or tables.is_table(head.rows[:10]):
+    if any(tables.csv_delimiter(line) is not None for line in head.comments[:20]) or tables.is_table(
+        list(head.rows[:10])
+    ):
         return Detected("csv", "its first rows have the same number of columns")
     return None
 

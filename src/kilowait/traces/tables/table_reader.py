@@ -32,8 +32,8 @@ def read_csv(text: str, columns: Mapping[str, Any] | None, report: CleaningRepor
     top, delimiter = _header([line.rstrip("\r") for line in lines], columns)
     names = split_header(lines[top].rstrip("\r"), delimiter)
     own = is_own_table(names)
-    rows = _well_formed_rows(lines, top, names, report) if own and delimiter == "," else None
-    rows, at = rows if rows is not None else _rows(lines, top, delimiter, len(names), report)
+    found = _well_formed_rows(lines, top, names, report) if own and delimiter == "," else None
+    rows, at = _rows(lines, top, delimiter, len(names), report) if found is None else found
     if not report.rows_read:
         raise TraceError("there is a header, but no rows")
     cells: dict[str, list[str]] = {}
