@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.fuzz_command_line_inputs import COMMANDS, READERS
 
-from benchmarks import fuzz_command_line
+from benchmarks import fuzz_command_line, fuzz_command_line_inputs
 
 
 def test_every_command_has_cases():
-    assert set(fuzz_command_line._options()) == set(COMMANDS)
+    assert set(fuzz_command_line._options()) == set(fuzz_command_line_inputs.COMMANDS)
 
 
 def test_cases_repeat(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in READERS:
+    for name in fuzz_command_line_inputs.READERS:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"a,b\n1,2\n")
     parameters = fuzz_command_line._options()
