@@ -40,8 +40,8 @@ def test_policy_that_starts_no_job(backfill: str) -> None:
     with pytest.raises(NoProgressError) as caught:
         kw.simulate(table(), FOUR, never, backfill)
     assert str(caught.value).startswith(
-        "policy 'never' starts no job: at 1 s job 7, which needs 2 node(s) for 60 s, and 1 more wait, nothing runs, and "
-        "no arrival or completion is due; start a waiting job whenever the cluster is idle"
+        "policy 'never' starts no job: at 1 s job 7, which needs 2 node(s) for 60 s, and 1 more wait, nothing runs, "
+        "and no arrival or completion is due; start a waiting job whenever the cluster is idle"
     )
 
 

@@ -26,16 +26,7 @@ from kilowait.engine.gpu.state import (
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = [
-    "ALL_JOBS_ENDED",
-    "BUFFER_FULL",
-    "MAX_IDLE_ROUNDS",
-    "MAX_STARTS",
-    "advance",
-    "due",
-    "most_fruitless",
-    "run",
-]
+__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "MAX_IDLE_ROUNDS", "MAX_STARTS", "advance", "due", "most_fruitless", "run"]
 
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
@@ -44,8 +35,8 @@ MAX_STARTS = 10_000
 """Maximum number of starts of a job; more indicates endless preemption."""
 
 MAX_FRUITLESS = 1_000
-"""Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates endless
-preemption."""
+"""Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates
+endless preemption."""
 
 MAX_IDLE_ROUNDS = 10_000
 """Maximum number of consecutive round ticks without another event to come; more indicates that no job will start."""

@@ -32,7 +32,10 @@ def feasible_types(
 
     >>> from kilowait.engine.gpu.demand import resource_demand
     >>> from kilowait.jobs import JobTable
-    >>> groups = (NodeGroup("a", 4, 8, 0, 2, "T4", node_level=True), NodeGroup("b", 1, 8, 0, 4, "V100", node_level=True))
+    >>> groups = (
+    ...     NodeGroup("a", 4, 8, 0, 2, "T4", node_level=True),
+    ...     NodeGroup("b", 1, 8, 0, 4, "V100", node_level=True),
+    ... )
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 2], gpus=[4, 4])
     >>> demand = resource_demand(jobs, Cluster(groups), "any", None, None)
     >>> feasible_types(demand, np.arange(2), np.ones((2, 2), bool), Cluster(groups)).tolist()

@@ -65,7 +65,10 @@ def build_gpu_state(
     rows = max(1, min(len(demand.class_example), MAX_CACHED_SCORES // max(len(nodes), 1))) if len(typical) else 1
     cells = (rows, len(nodes) if len(typical) else 1)
     interference = np.array(
-        [(value, UNBOUNDED_LOAD if up == math.inf else round(up * FULL_GPU)) for up, value in settings.interference or ()]
+        [
+            (value, UNBOUNDED_LOAD if up == math.inf else round(up * FULL_GPU))
+            for up, value in settings.interference or ()
+        ]
         or [(1.0, UNBOUNDED_LOAD)],
         RANKED,
     )
