@@ -33,9 +33,9 @@ def test_fuzzing_finds_no_error() -> None:
 
 
 def test_fuzzing_detects_exceeded_time_and_signals() -> None:
-    with pytest.raises(Finding, match="seed 4, policy .*: the run has not ended after 0.1 s"):
+    with pytest.raises(fuzz_gpu_policies.Finding, match="seed 4, policy .*: the run has not ended after 0.1 s"):
         fuzz_gpu_policies.fuzz(1, seed=4, limit_s=0.1, start_limit_s=0.1, serve=sleep)
-    with pytest.raises(Finding, match="the child process ended with exit status -11"):
+    with pytest.raises(fuzz_gpu_policies.Finding, match="the child process ended with exit status -11"):
         fuzz_gpu_policies.fuzz(1, seed=4, serve=crash)
 
 
@@ -53,10 +53,10 @@ def gavel_case() -> fuzz_gpu_policies.Case:
 def test_fuzzing_detects_jobs_that_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     case = gavel_case()
     monkeypatch.setattr(GpuSimulator, "start", lambda *arguments: False)
-    with pytest.raises(Finding, match="no progress: policy 'gavel'"):
+    with pytest.raises(fuzz_gpu_policies.Finding, match="no progress: policy 'gavel'"):
         fuzz_gpu_policies.run_case(case)
     monkeypatch.setattr(GpuSimulator, "check_all_ended", lambda simulator: None)
-    with pytest.raises(Finding, match="have not ended"):
+    with pytest.raises(fuzz_gpu_policies.Finding, match="have not ended"):
         fuzz_gpu_policies.run_case(case)
 
 
@@ -66,5 +66,5 @@ def test_fuzzing_detects_errors_that_name_nothing(monkeypatch: pytest.MonkeyPatc
 
     case = gavel_case()
     monkeypatch.setattr(GpuSimulator, "speeds", fail)
-    with pytest.raises(Finding, match="names neither job nor policy: something is wrong"):
+    with pytest.raises(fuzz_gpu_policies.Finding, match="names neither job nor policy: something is wrong"):
         fuzz_gpu_policies.run_case(case)

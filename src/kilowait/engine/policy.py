@@ -171,4 +171,5 @@ class StepwisePolicy:
                     f"policy {self.name!r} made {MAX_CHOICES:,} choices at {view.now_s:g} s; return None to wait for "
                     "the next event"
                 )
+        simulator.check_end()
         return simulator.log()

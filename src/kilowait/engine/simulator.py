@@ -20,6 +20,7 @@ from kilowait.engine.jit_entry_with_power_controls import compiled_power_kernel
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import resource_pools
+from kilowait.engine.progress import ProgressCheck, warn_of_unstarted_jobs
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -110,6 +111,7 @@ class Simulator:
         self._backfill_parameters = (
             _parameters(backfill_policy, self.table, cluster) if backfill_policy else np.zeros(0)
         )
+        self._progress = ProgressCheck(self, len(cluster.groups))
 
     def _first_event_s(self) -> float:
         """Time of the first arrival of a job without dependency or of the first capacity change; infinite: none."""
@@ -143,6 +145,7 @@ class Simulator:
                 f"{source} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
+        warn_of_unstarted_jobs(self)
 
     def _enlarge_node_change_buffer(self) -> bool:
         """Enlarge the buffer of node changes if the run stopped because it was full; return whether it did."""
@@ -216,14 +219,32 @@ class Simulator:
         return self._state
 
     def advance(self) -> View | None:
-        """Advance to the next instant with a waiting job; None at the end of the run."""
+        """Advance to the next instant with a waiting job; None at the end of the run.
+
+        Raises a NoProgressError if jobs are held again and again while nothing runs.
+        """
         k = self._state.clock[0]
         while self._advance(jit_entry.no_score_compiled()):
             if k.queue_hi > k.queue_lo:
-                self._freed = bool(self._kernel("begin")(self._state))
-                self._reserved_now.clear()
+                self._begin_pass()
+                self._progress.count_instant()
                 return self.view()
         return None
+
+    def check_end(self) -> None:
+        """For the end of a run: raise a NoProgressError if a job waits that could start on the whole, idle cluster.
+
+        Log a warning if other jobs wait.
+        """
+        k = self._state.clock[0]
+        if k.queue_hi > k.queue_lo:
+            self._begin_pass()
+            self._progress.check_end()
+        warn_of_unstarted_jobs(self)
+
+    def _begin_pass(self) -> None:
+        self._freed = bool(self._kernel("begin")(self._state))
+        self._reserved_now.clear()
 
     def view(self) -> View:
         """The state of the simulation now, as copies."""
@@ -353,12 +374,18 @@ class Simulator:
         groups = range(len(self._machine.names)) if group < 0 else [group]
         if not any(int(job_state.allowed) >> g & 1 for g in groups):
             return "its queue does not use that group, or the group is too small"
-        free = {self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in groups}
+        free_nodes = self.free_nodes()
+        free = {self._machine.names[g]: free_nodes[self._machine.names[g]] for g in groups}
         record = self._state.jobs[job]
         return (
             f"it needs {int(record.nodes)} nodes for {float(record.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
+
+    def free_nodes(self) -> dict[str, int]:
+        """Free nodes now by group; of shared groups the free cores."""
+        free = self._state.pools["free"][self._machine.pool_lo[:-1]]
+        return dict(zip(self._machine.names, free.tolist(), strict=True))
 
     def _impossible(self, choice: Choice, reason: str) -> ChoiceError:
         name = self.table["job_id"][choice.job] if 0 <= choice.job < len(self.table) else "?"

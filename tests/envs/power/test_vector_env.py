@@ -215,7 +215,7 @@ def test_input_errors():
         energy(forecast="oracle", **signals())
     with pytest.raises(InputError, match="Gpu-v0"):
         energy(cluster=Cluster.preset("gpu-mixed"))
-    with pytest.raises(InputError, match="hold_s above 0"):
-        energy(hold_s=0)
+    with pytest.raises(InputError, match="hold_s of 1 or more"):
+        energy(hold_s=1e-9)
     with pytest.raises(InputError, match="always has"):
         energy(hold=False)

@@ -56,10 +56,10 @@ class EnergyDecisionSettings(DecisionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
+        if not (self.hold_s >= 1 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
                 f"hold_s is {self.hold_s} s and max_wait_for_hold_s {self.max_wait_for_hold_s} s; give a hold_s "
-                "above 0 and a finite max_wait_for_hold_s of 0 or more"
+                "of 1 or more and a finite max_wait_for_hold_s of 0 or more"
             )
         if not self.hold:
             raise InputError("hold is False; kilowait/Energy-v0 always has the action that starts no job; leave it out")
