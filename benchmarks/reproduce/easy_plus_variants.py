@@ -1,6 +1,6 @@
 """Alternative interpretations of EASY+ and EASY++ where the paper is ambiguous.
 
-`kilowait.policies.easy_plus` contains the interpretation of the policies easy+ and easy++.
+`kilowait.policies.priority` contains the interpretation of the policies easy+ and easy++.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.errors import InputError
-from kilowait.policies.gpu_type_allocation import ActiveJobs, allox, finish_time_fair, max_min
-from kilowait.policies.round_based import ROUND_BASED_POLICIES
+from kilowait.policies.round_based import ROUND_BASED_POLICIES, ActiveJobs, allox, finish_time_fair, max_min
 
 
 def machine(**gpus):

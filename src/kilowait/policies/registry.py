@@ -16,7 +16,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy, StepwisePolicy
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.policies import easy_plus, fair_share, gpu, priority
+from kilowait.policies import fair_share, gpu, priority
 from kilowait.policies.compile import compiled_score
 from kilowait.policies.round_based import round_based_policy
 from kilowait.rng import stream
@@ -59,8 +59,8 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
     "alcf_wfp": fair_share.alcf_wfp,
     "balance": balance,
     "random": random,
-    "easy+": easy_plus.easy_plus,
-    "easy++": easy_plus.easy_plus_plus,
+    "easy+": priority.easy_plus,
+    "easy++": priority.easy_plus_plus,
     "priority": gpu.priority,
     "srtf": gpu.srtf,
     "srsf": gpu.srsf,

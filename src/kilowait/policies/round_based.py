@@ -1,5 +1,8 @@
 """Round-based policies for heterogeneous GPU clusters: target shares per GPU type, then allocation by deficit.
 
+Sources: max-min fairness over effective throughput, Narayanan et al. (Gavel), OSDI 2020; finish-time fairness,
+Mahajan et al. (Themis), NSDI 2020; minimum total completion time by matching, Le et al. (AlloX), EuroSys 2020.
+
 Gavel (Narayanan et al., OSDI 2020): a linear program computes the fraction of time each job should run on each type;
 in every round the jobs furthest behind their share go first. Shares are recomputed when the set of jobs changes.
 
@@ -16,15 +19,176 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment, linprog
+from scipy.sparse import coo_array, csr_array, vstack
 
 from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.jobs import ExecutionLog
-from kilowait.policies.gpu_type_allocation import ActiveJobs, allox, finish_time_fair, max_min
 
-__all__ = ["ROUND_BASED_POLICIES", "RoundBasedPolicy", "round_based_policy"]
+__all__ = [
+    "ActiveJobs",
+    "allox",
+    "finish_time_fair",
+    "max_min",
+    "ROUND_BASED_POLICIES",
+    "RoundBasedPolicy",
+    "round_based_policy",
+]
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveJobs:
+    """The n waiting and running jobs, and T GPU types."""
+
+    now_s: float
+    number: npt.NDArray[np.int64]
+    speed: Floats
+    """(n, T); 0: the job cannot run on the type."""
+    gpus: Floats
+    capacity: Floats
+    """(T,) GPUs."""
+    weight: Floats
+    remaining_s: Floats
+    """Estimated, at speed 1."""
+    waited_s: Floats
+    attained_s: Floats
+    done_s: Floats
+
+    @property
+    def equal_rate(self) -> Floats:
+        """(n,) speed of each job with an equal share of every type it may use."""
+        share = np.where(self.speed > 0, self.capacity, 0.0)
+        total = share.sum(1, keepdims=True)
+        return np.asarray((self.speed * share / np.where(total > 0, total, 1.0)).sum(1))
+
+
+def max_min(active: ActiveJobs) -> Floats:
+    """Max-min fair shares of effective throughput per weight (Gavel).
+
+    >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
+    >>> ones = np.ones(2)
+    >>> active = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
+    >>> max_min(active).round(3).tolist()  # the first is slow on the second type, and gets the first type
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    normal_rate = np.where(active.equal_rate > 0, active.equal_rate, 1.0)
+    return _maximize_minimum(active, active.speed * (active.gpus / (active.weight * normal_rate))[:, None])
+
+
+def finish_time_fair(active: ActiveJobs) -> Floats:
+    """Shares that minimize the largest ratio of finish time to the finish time in an isolated 1/n share (Themis).
+
+    Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
+    """
+    n = len(active.number)
+    isolated_rate = np.where(active.equal_rate > 0, active.equal_rate, 1.0) * np.minimum(
+        1.0, active.capacity.sum() / (n * active.gpus)
+    )
+    past = active.waited_s + active.attained_s
+    ideal = (active.done_s + active.remaining_s) / isolated_rate
+    lowest, highest = float((past / ideal).max(initial=0.0)), 0.0
+    best = max_min(active)
+    rate = (best * active.speed).sum(1)
+    with np.errstate(divide="ignore"):
+        highest = float(((past + active.remaining_s / rate) / ideal).max(initial=0.0))
+    if not np.isfinite(highest):
+        return best
+    for _ in range(20):
+        if highest - lowest <= 0.01 * highest:
+            break
+        middle = (lowest + highest) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = active.remaining_s / (middle * ideal - past)
+        shares = _shares_with_rate(active, needed) if (needed > 0).all() and np.isfinite(needed).all() else None
+        if shares is None:
+            lowest = middle
+        else:
+            best, highest = shares, middle
+    return best
+
+
+def allox(active: ActiveJobs) -> Floats:
+    """Assignment that minimizes the sum of completion times of one-GPU jobs (AlloX).
+
+    Jobs are matched to positions in the queue of each GPU, counted from the end: the k-th position from the end delays
+    k jobs. The first job of each queue runs. A job of several GPUs is matched with its time multiplied by its GPUs.
+    """
+    n, types = active.speed.shape
+    gpus_by_type = np.floor(active.capacity).astype(int)
+    queues = np.minimum(gpus_by_type, n)
+    depth = int(np.ceil(n / max(queues.sum(), 1)))
+    kinds = np.repeat(np.arange(types), queues)
+    with np.errstate(divide="ignore"):
+        length = active.remaining_s[:, None] / np.where(active.speed > 0, active.speed, 0.0)
+    length = np.where(np.isfinite(length), length, 1e15)[:, kinds] * np.maximum(active.gpus, 1.0)[:, None]
+    cost = np.hstack([length * (k + 1) for k in range(depth)])
+    jobs, positions = linear_sum_assignment(cost)
+    shares = np.zeros((n, types))
+    first: dict[int, tuple[int, int]] = {}
+    for job, position in zip(jobs.tolist(), positions.tolist(), strict=True):
+        queue, k = position % len(kinds), position // len(kinds)
+        if queue not in first or k > first[queue][0]:
+            first[queue] = (k, job)
+    for queue, (_, job) in first.items():
+        if cost[job, queue] < 1e15:
+            shares[job, kinds[queue]] = 1.0
+    return shares
+
+
+def _limits(active: ActiveJobs, extra_columns: int) -> tuple[csr_array, Floats]:
+    """Constraints: the shares of a job sum to at most 1; allocated GPUs are within capacity."""
+    n, types = active.speed.shape
+    jobs, kinds = np.divmod(np.arange(n * types), types)
+    rows = np.concatenate([jobs, n + kinds])
+    columns = np.tile(np.arange(n * types), 2)
+    values = np.concatenate([np.ones(n * types), active.gpus[jobs]])
+    table = coo_array((values, (rows, columns)), shape=(n + types, n * types + extra_columns))
+    return table.tocsr(), np.concatenate([np.ones(n), active.capacity])
+
+
+def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
+    """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
+    n, types = active.speed.shape
+    extra_columns = len(goal) - n * types
+    table, capacity = _limits(active, extra_columns)
+    jobs = np.repeat(np.arange(n), types)
+    rows, columns, values = jobs, np.arange(n * types), -gains.ravel()
+    if extra_columns:
+        rows = np.concatenate([rows, np.arange(n)])
+        columns = np.concatenate([columns, np.full(n, n * types)])
+        values = np.concatenate([values, np.ones(n)])
+    gains_table = coo_array((values, (rows, columns)), shape=(n, n * types + extra_columns)).tocsr()
+    bounds = [(0.0, None if speed > 0 else 0.0) for speed in active.speed.ravel()] + [(None, None)] * extra_columns
+    found = linprog(
+        goal,
+        A_ub=vstack([table, gains_table]).tocsr(),
+        b_ub=np.concatenate([capacity, np.zeros(n) if needed is None else -needed]),
+        bounds=bounds,
+        method="highs",
+    )
+    return None if found.x is None else np.clip(found.x[: n * types].reshape(n, types), 0.0, 1.0) + 0.0
+
+
+def _maximize_minimum(active: ActiveJobs, gains: Floats) -> Floats:
+    """Shares that maximize the minimum gain, then distribute the remaining capacity."""
+    n, types = active.speed.shape
+    goal = np.zeros(n * types + 1)
+    goal[-1] = -1.0
+    # Among optima prefer higher total gain, so that no useful capacity stays idle.
+    goal[:-1] = -1e-4 * (gains / max(float(gains.max(initial=0.0)), 1e-12)).ravel() / max(n, 1)
+    found = _solve(active, goal, gains, None)
+    assert found is not None, "zero shares are feasible"
+    return found
+
+
+def _shares_with_rate(active: ActiveJobs, needed: Floats) -> Floats | None:
+    """Shares that give every job at least the needed rate; None: infeasible."""
+    return _solve(active, np.zeros(active.speed.size), active.speed, needed)
+
+
 ROUND_S = 360.0
 
 
