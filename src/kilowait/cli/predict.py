@@ -233,8 +233,8 @@ def fit(
             "--fit-jobs",
             metavar="N",
             min=0,
-            help="Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory for "
-            "each million).",
+            help="Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory "
+            "for each million).",
         ),
     ] = 500_000,
     history: History = "auto",
