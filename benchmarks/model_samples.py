@@ -129,7 +129,9 @@ def _power() -> PowerConfig:
 
 
 def _use_power(folder: Path) -> None:
-    _check_run(_jobs(30), kw.Cluster.from_nodes(NODES), kw.load_agent(folder).bind_power(_power()))
+    agent: Any = kw.load_agent(folder)
+    bound = agent.bind_power(_power()) if hasattr(agent, "bind_power") else agent
+    _check_run(_jobs(30), kw.Cluster.from_nodes(NODES), bound)
 
 
 def _network(kind: str, build: Callable[..., Any] = network, **options: Any) -> Sample:

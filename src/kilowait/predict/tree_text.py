@@ -108,7 +108,9 @@ def _validated(text: str) -> ValidatedTrees:
         raise _Damage("it contains no LightGBM trees")
     header = _pairs(first[1:], (*_HEADER, *_OPTIONAL_HEADER), "the header")
     features = _header_features(header)
-    parts, leaves, outputs, total = [_header_text(header, features)], [], [], 0
+    parts, total = [_header_text(header, features)], 0
+    leaves: list[int] = []
+    outputs: list[float] = []
     for lines in blocks:
         number = len(leaves)
         if lines[0] == "end of trees":

@@ -85,7 +85,7 @@ def network_from_saved(spec: Any, config: Any, weights: Any, source: str | PathL
     _check_weights(network.state_dict(), weights, source)
     network.load_state_dict(weights, assign=True)
     if isinstance(network, DuelingQ):
-        network.support = torch.linspace(*config["span"], config["atoms"])
+        network.support = torch.linspace(config["span"][0], config["span"][1], config["atoms"])
     return network.eval()
 
 
