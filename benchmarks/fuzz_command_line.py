@@ -84,7 +84,7 @@ def _options() -> dict[str, list[Any]]:
 
 def _value(parameter: Any, rng: np.random.Generator) -> str:
     """A value for a parameter: from its help, a number, a text or a path, alone or combined."""
-    words = re.findall(
+    words: list[str] = re.findall(
         r"[\w.]+(?:[:=+,|%][\w.%]*)*", f"{parameter.metavar or ''} {getattr(parameter, 'help', '') or ''}"
     )
     kind = int(rng.integers(10))
@@ -251,6 +251,7 @@ def _serve(template: str, seed: int) -> None:
     with tempfile.TemporaryDirectory() as sandbox:
         fresh = True
         special: dict[str, int] = {}
+        before: list[tuple[str, int, int]] = []
         for line in iter(sys.stdin.readline, ""):
             if fresh:
                 os.chdir(sandbox)

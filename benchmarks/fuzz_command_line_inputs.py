@@ -141,8 +141,8 @@ def write_inputs() -> None:
     for name in ("empty", "empty.csv"):
         Path(name).touch()
     Path("random.bin").write_bytes(bytes(range(256)) * 4)
-    for name in (b"bad\xff.swf", b"nam\x1b[31me.csv"):
-        Path(os.fsdecode(name)).write_bytes(Path("log.csv").read_bytes())
+    for raw_name in (b"bad\xff.swf", b"nam\x1b[31me.csv"):
+        Path(os.fsdecode(raw_name)).write_bytes(Path("log.csv").read_bytes())
     for words in (
         "simulate lublin:20:8 --power taurus --out run",
         f"train lublin:80:8 --out agent {_SMALL}",
