@@ -265,7 +265,7 @@ def _race_cases(cases: int, seed: int) -> Counter[str]:
                 )
                 for racer in racers:
                     if racer.process.stdout in ready:
-                        line = racer.process.stdout.readline().strip()  # type: ignore[union-attr]
+                        line = racer.process.stdout.readline().strip()
                         problem = "" if line else (racer.process.communicate()[1] or "a racer ended")
                         assert line in ("held", "refused"), f"seed {seed}: {line}{problem}"
                         counts[line] += 1

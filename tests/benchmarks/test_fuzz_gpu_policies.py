@@ -8,7 +8,6 @@ import time
 from multiprocessing.connection import Connection
 
 import pytest
-from benchmarks.fuzz_gpu_policies import Finding
 
 from benchmarks import fuzz_gpu_policies
 from kilowait.engine.gpu.simulator import GpuSimulator

@@ -226,7 +226,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         rows = self.simulator.shown_rows()
         return {"job_id": self._job_ids[rows], "user": self._users[rows]}
 
-    def step(self, actions: npt.NDArray[np.int64]) -> StepResult:
+    def step(self, actions: npt.ArrayLike) -> StepResult:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
         whole_actions = checked_actions(actions, self.num_envs, self.observation_spec.actions)
         buffers = self.simulator.buffers

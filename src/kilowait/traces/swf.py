@@ -146,9 +146,11 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
 
 def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.line = draft.line[rows]
-    for columns in (draft.numbers, draft.never_ran):
-        for name, values in columns.items():  # one by one, so that a large log does not exist twice
-            columns[name] = values[rows]
+    # One by one, so that a large log does not exist twice.
+    for name, numbers in draft.numbers.items():
+        draft.numbers[name] = numbers[rows]
+    for name, flags in draft.never_ran.items():
+        draft.never_ran[name] = flags[rows]
     for name, (codes, names) in draft.words.items():
         draft.words[name] = (codes[rows], names)
 

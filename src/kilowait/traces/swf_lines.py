@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +125,7 @@ def parse_lines(data: bytes, report: CleaningReport) -> SwfRows:
     if tally.unread:
         report.add("corrected", "not a number: treated as unknown", tally.unread, tally.unread_line)
     line = np.concatenate(tally.line_parts)
-    columns = {number: np.concatenate(tally.column_parts.pop(number)) for number in _USED}
+    columns: dict[int, Any] = {number: np.concatenate(tally.column_parts.pop(number)) for number in _USED}
     queues = tally.queues if len(tally.queues) == len(line) else []
     return SwfRows(line, columns, width, queues, tally.comments)
 
