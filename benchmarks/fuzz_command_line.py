@@ -321,6 +321,12 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
+    def close(self) -> None:
+        """End the process, and release its pipes."""
+        self.stop()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
+
 
 @contextlib.contextmanager
 def _inputs() -> Iterator[Path]:
@@ -352,9 +358,9 @@ def fuzz(cases: int, seed: int, *, first: int = 0) -> tuple[Counter[str], list[s
                 damaged = f" with {file} damaged" if file else ""
                 findings.append(f"case {number}, seed {seed}: {arguments}{damaged}: {outcome['found']}")
             if outcome["status"] == -2:
-                child.stop()
+                child.close()
                 child = _Child(template, seed)
-        child.stop()
+        child.close()
     return counts, findings
 
 
