@@ -63,21 +63,9 @@ def by_class(
 
     `counted` is a mask over the rows of `log.jobs_table` that selects the evaluated jobs; None selects all.
 
-    >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
-    >>> log = ExecutionLog(
-    ...     jobs,
-    ...     np.arange(3),
-    ...     np.zeros(3),
-    ...     jobs["runtime_s"],
-    ...     np.zeros(3, np.int16),
-    ...     np.zeros(3, np.int16),
-    ...     np.ones(3, np.int8),
-    ...     jobs["submit_s"],
-    ...     np.ones(3, np.int8),
-    ...     np.array([0.0]),
-    ...     np.array([8]),
-    ... )
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(8), policy="fcfs")
     >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size")]
     [('1', 1, 1.0), ('2-4', 2, 7.0)]
     >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size", counted=[True, False, False])]

@@ -53,22 +53,10 @@ def fairness(
         wait_bound_s: the longest acceptable wait, seconds.
         starving: the wait from which a job counts as starved, in multiples of the estimate.
 
-    >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2], user=[0, 1])
-    >>> log = ExecutionLog(
-    ...     jobs,
-    ...     np.array([0, 1]),
-    ...     np.array([0.0, 40.0]),
-    ...     np.array([20.0, 60.0]),
-    ...     np.zeros(2, np.int16),
-    ...     np.zeros(2, np.int16),
-    ...     np.ones(2, np.int8),
-    ...     jobs["submit_s"],
-    ...     np.ones(2, np.int8),
-    ...     np.array([0.0]),
-    ...     np.array([4]),
-    ... )
-    >>> result = fairness(log, wait_bound_s=30.0)  # users have slowdowns of 1 and 3: 4² / (2 · 10)
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 10], nodes=[4, 2], user=[0, 1])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="fcfs")
+    >>> result = fairness(log, wait_bound_s=15.0)  # users have slowdowns of 1 and 3: 4² / (2 · 10)
     >>> result["users"], result["jain_user_bsld"], result["share_wait_over_bound"], result["starved_jobs"]
     (2, 0.8, 0.5, 0)
     """

@@ -79,21 +79,9 @@ def metrics(
         counted: mask over the rows of `log.jobs_table`, true for the evaluated jobs; None: all.
         cluster: the machine of a run on a node-level cluster, for the share of its GPUs; other runs do not need it.
 
-    >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
-    >>> log = ExecutionLog(
-    ...     jobs,
-    ...     np.array([0, 1]),
-    ...     np.array([0.0, 20.0]),
-    ...     np.array([20.0, 40.0]),
-    ...     np.zeros(2, np.int16),
-    ...     np.zeros(2, np.int16),
-    ...     np.ones(2, np.int8),
-    ...     jobs["submit_s"],
-    ...     np.ones(2, np.int8),
-    ...     np.array([0.0]),
-    ...     np.array([4]),
-    ... )
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="fcfs")
     >>> result = metrics(log)
     >>> result["mean_wait_s"], result["mean_bsld"], result["utilization"], result["mean_backlog_jobs"]
     (10.0, 1.5, 0.75, 0.5)

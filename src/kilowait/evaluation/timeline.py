@@ -76,21 +76,9 @@ def timeline(log: ExecutionLog) -> Timeline:
     that never start wait to the end, or until they are cancelled; preempted jobs wait again until they resume. On
     node-level clusters a node is busy while at least one job runs on it. Empty for a log without jobs.
 
-    >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
-    >>> log = ExecutionLog(
-    ...     jobs,
-    ...     np.array([0, 1]),
-    ...     np.array([0.0, 20.0]),
-    ...     np.array([20.0, 40.0]),
-    ...     np.zeros(2, np.int16),
-    ...     np.zeros(2, np.int16),
-    ...     np.ones(2, np.int8),
-    ...     jobs["submit_s"],
-    ...     np.ones(2, np.int8),
-    ...     np.array([0.0]),
-    ...     np.array([4]),
-    ... )
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="fcfs")
     >>> over = timeline(log)
     >>> over.time_s.tolist(), over.waiting_jobs.tolist(), over.busy_nodes.tolist()
     ([0.0, 20.0, 40.0], [1, 0, 0], [4, 2, 0])

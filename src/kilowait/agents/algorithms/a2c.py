@@ -53,7 +53,7 @@ class A2CSettings:
     normalize_advantage: bool = True
     """Whether the advantages of an update are normalized to mean 0 and standard deviation 1."""
     network: str = "kernel"
-    """A name of `kilowait.agents.networks.KINDS`."""
+    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
     sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the network."""
     precision: str = "float32"

@@ -102,7 +102,7 @@ class D3QNSettings:
     normalize_rewards: bool = True
     """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
-    """A name of `kilowait.agents.networks.KINDS`."""
+    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
     sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the network."""
     precision: str = "float32"

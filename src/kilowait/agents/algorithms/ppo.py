@@ -113,7 +113,7 @@ class PPOSettings:
     cost_rate: float = 0.05
     """Step size of the Lagrange multiplier."""
     network: str = "kernel"
-    """A name of `kilowait.agents.networks.KINDS`."""
+    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
     sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the network."""
     precision: str = "float32"

@@ -65,7 +65,7 @@ class SACSettings:
     normalize_rewards: bool = True
     """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
-    """A name of `kilowait.agents.networks.KINDS`, used for policy and critics."""
+    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`, used for policy and critics."""
     sizes: NetworkSizes = field(default_factory=NetworkSizes)
     """Sizes of the networks."""
     precision: str = "float32"

@@ -208,7 +208,7 @@ def agent_from_controls(
 
     Args:
         machine_nodes: nodes of the machine.
-        order: weights of `job_features.JOB_FEATURES`, age and patience, 0 for those not named; None: smallest area
+        order: weights of `JOB_FEATURES`, age and patience, 0 for those not named; None: smallest area
             first.
         slowdown: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
         when_crowded: whether also where more nodes are requested than are free.

@@ -68,13 +68,9 @@ def account_energy(
         repeat_signals: whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it
             is an error.
 
-    >>> import numpy as np
-    >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2], power_w=[400])
-    >>> one = np.zeros(1, np.int16)
-    >>> log = ExecutionLog(
-    ...     jobs, np.array([0]), np.zeros(1), np.array([3600.0]), one, one, one, np.zeros(1), one, one, one
-    ... )
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2], power_w=[400])
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(3), policy="fcfs")
     >>> accounts = account_energy(
     ...     log, Cluster.from_nodes(3), PowerModel.preset("taurus"), carbon=Series.constant(500, "g/kWh")
     ... )
