@@ -146,7 +146,8 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
 
 def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.line = draft.line[rows]
-    for columns in (draft.numbers, draft.never_ran):
+    tables: tuple[dict[str, Any], ...] = (draft.numbers, draft.never_ran)
+    for columns in tables:
         for name, values in columns.items():  # one by one, so that a large log does not exist twice
             columns[name] = values[rows]
     for name, (codes, names) in draft.words.items():
