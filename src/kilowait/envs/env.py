@@ -62,7 +62,8 @@ class SingleEnv(gym.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one action: an integer; a float, even a whole one, or a bool is refused."""
-        batch, reward, terminated, truncated, infos = self._vector.step([action])
+        actions: Any = [action]
+        batch, reward, terminated, truncated, infos = self._vector.step(actions)
         info: dict[str, Any] = {name: value[0] for name, value in infos.items() if name not in ("episode", "_episode")}
         if terminated[0] or truncated[0]:
             episode = infos["episode"]

@@ -28,7 +28,8 @@ def pickled_state(env: EngineVectorEnv) -> dict[str, Any]:
 def restore_pickled_state(env: EngineVectorEnv, state: dict[str, Any]) -> None:
     """Create the environment again, with its own kernels and threads, in the saved state."""
     positional, named = env.arguments = state["arguments"]
-    env.__init__(*positional, **named)  # type: ignore[misc]  # the constructor of the subclass
+    constructor: Any = type(env).__init__
+    constructor(env, *positional, **named)
     if env.episode_preferences is None and state["preferences"] is not None:
         env.draw_preferences(state["preferences"])
     ranges, weights = state["ranges"]

@@ -51,7 +51,7 @@ class SwfRows:
 
     line: Ints
     """Line of each row in the file, from 1."""
-    columns: dict[int, npt.NDArray[np.int32] | Floats]
+    columns: dict[int, npt.NDArray[Any]]
     """Values by field, counted from 0; NaN where a value is not a number."""
     width: int
     """Fields per line."""
