@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quickstart test check browser test-compiled test-interpreted test-bounds test-lowest bench soak docs clean
+.PHONY: help setup quickstart test check browser test-compiled test-interpreted test-bounds test-lowest bench soak soak-engine soak-files docs clean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -89,10 +89,21 @@ test-lowest: ## a smoke test with the lowest versions of the dependencies that p
 bench: setup ## jobs per second, beside the reference simulator in the same run
 	@$(BIN)/python -m benchmarks.speed simulator
 
-soak: setup ## the engine against the reference simulator on 200,000 random workloads; ten to twenty minutes
+soak: soak-engine soak-files ## random workloads and damaged files in large numbers; an hour
+
+soak-engine: setup ## the engine against the reference simulator on 200,000 random workloads; ten to twenty minutes
 	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2
 	$(BIN)/python -m tests.oracle.soak --kind power --cases 50000 --processes 2
 	$(BIN)/python -m tests.oracle.soak --kind gpu --cases 50000 --processes 2
+
+soak-files: setup ## more than 100,000 damaged logs, folders, agents, predictors, caches and commands; half an hour
+	$(BIN)/python -m benchmarks.fuzz_readers --cases 45000
+	$(BIN)/python -m benchmarks.fuzz_folders --cases 15000
+	$(BIN)/python -m benchmarks.fuzz_models --cases 15000
+	$(BIN)/python -m benchmarks.fuzz_kernel_cache --cases 20000
+	$(BIN)/python -m benchmarks.fuzz_locks --cases 10000
+	$(BIN)/python -m benchmarks.fuzz_command_line --cases 3000
+	$(BIN)/python -m benchmarks.fuzz_gpu_policies --cases 2000
 
 docs: setup ## the pages, into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -16,7 +16,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.cleaning_report import CleaningReport, Detected
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
 from kilowait.traces.detect import detect_format, file_head
-from kilowait.traces.gpu import GPU_READERS, TracePart
+from kilowait.traces.gpu import GPU_READERS, TraceFile
 
 __all__ = ["folder_parts", "trace_sha256"]
 
@@ -25,7 +25,7 @@ _HEAD_BYTES = 1 << 18
 
 def folder_parts(
     path: Path, format: str | None, report: CleaningReport, unpack_limit: int | None = None
-) -> list[TracePart]:
+) -> list[TraceFile]:
     """The files of the trace in this folder or its direct subfolders; sets the format in the report.
 
     Files of other kinds (utilization, machines) are left out, with a note.
@@ -73,11 +73,11 @@ def _files(path: Path) -> list[Path]:
     return [file for file in files if not any(x.startswith(".") for x in file.relative_to(path).parts)]
 
 
-def _parts(files: list[Path], report: CleaningReport, unpack_limit: int | None) -> list[TracePart]:
+def _parts(files: list[Path], report: CleaningReport, unpack_limit: int | None) -> list[TraceFile]:
     """The texts of the files; the limit holds for all of them together."""
     limit = default_limit() if unpack_limit is None else unpack_limit
     size = 0
-    parts: list[TracePart] = []
+    parts: list[TraceFile] = []
     for file in files:
         data = unpack(file_bytes(file), str(file), report, limit)
         size += len(data)
@@ -88,7 +88,7 @@ def _parts(files: list[Path], report: CleaningReport, unpack_limit: int | None) 
             )
         data = as_utf8(data, report)
         refuse_binary(data)
-        parts.append(TracePart(file.name, as_text(data, report)))
+        parts.append(TraceFile(file.name, as_text(data, report)))
     return parts
 
 

@@ -14,7 +14,7 @@ from kilowait.traces.clean import NeverRan, RawColumns, build_table
 from kilowait.traces.cleaning_report import CleaningReport, Detected
 from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
 from kilowait.traces.detect import FORMATS, detect_format
-from kilowait.traces.gpu import GPU_READERS, TracePart
+from kilowait.traces.gpu import GPU_READERS, TraceFile
 from kilowait.traces.multi_file import folder_parts
 
 __all__ = ["FORMATS", "read_trace", "read_trace_with_report"]
@@ -139,7 +139,7 @@ def _columns(
     text: str, format: str, columns: Mapping[str, Any] | None, path: Path, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     if format in GPU_READERS:
-        return GPU_READERS[format]([TracePart(path.name, text)], report)
+        return GPU_READERS[format]([TraceFile(path.name, text)], report)
     if format == "sacct":
         return slurm.read_sacct(text, report)
     if format == "events":

@@ -7,7 +7,7 @@ from typing import Any
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import TracePart
+from kilowait.traces.gpu.csv import TraceFile
 from kilowait.traces.gpu.detect import header_formats, job_events, json_formats, node_list, task_events
 from kilowait.traces.gpu.google import read_google2011, read_google2019
 from kilowait.traces.gpu.helios import read_helios
@@ -20,7 +20,7 @@ from kilowait.traces.gpu.supercloud import read_supercloud
 __all__ = [
     "GPU_FORMATS",
     "GPU_READERS",
-    "TracePart",
+    "TraceFile",
     "header_formats",
     "job_events",
     "json_formats",
@@ -41,7 +41,7 @@ GPU_FORMATS: dict[str, str] = {
 }
 """Names for ``format=``."""
 
-GPU_READERS: dict[str, Callable[[Sequence[TracePart], CleaningReport], tuple[RawColumns, dict[str, Any]]]] = {
+GPU_READERS: dict[str, Callable[[Sequence[TraceFile], CleaningReport], tuple[RawColumns, dict[str, Any]]]] = {
     "openb": read_openb,
     "pai": read_pai,
     "spot": read_spot,

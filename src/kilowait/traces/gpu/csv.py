@@ -15,7 +15,7 @@ from kilowait.traces.cell_parser import CodedNames, coded, numbers, split_line, 
 from kilowait.traces.cleaning_report import CleaningKind, CleaningReport
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
-__all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "report_rows", "one_part", "read_rows"]
+__all__ = ["Flags", "Floats", "TraceFile", "CsvRows", "first_line", "report_rows", "one_part", "read_rows"]
 
 HUGE = 1e25
 """A larger number is invalid in any column, and products of such numbers could overflow."""
@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class TracePart:
+class TraceFile:
     """One file of a trace."""
 
     name: str
@@ -144,7 +144,7 @@ def first_line(text: str) -> str:
     return next((line for line in lines if line.strip() and line[:1] != "#"), "")
 
 
-def one_part(parts: Sequence[TracePart], what: str) -> TracePart:
+def one_part(parts: Sequence[TraceFile], what: str) -> TraceFile:
     """The file of a trace that must consist of one file."""
     if len(parts) != 1:
         named = ", ".join(part.name for part in parts[:5])

@@ -12,7 +12,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, number
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, read_rows, report_rows
+from kilowait.traces.gpu.csv import CsvRows, Floats, TraceFile, first_line, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import set_cpus
 from kilowait.traces.gpu.task_events import END, SCHEDULE, SUBMIT, UPDATE, TaskIntervals, task_intervals
 
@@ -36,7 +36,7 @@ _STATUS_2019 = {4: 0.0, 5: 0.0, 6: 1.0, 7: 5.0, 8: 0.0}
 _NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_PENDING UPDATE_RUNNING".split()
 
 
-def read_google2011(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_google2011(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per task, or per job if only job_events are given."""
     of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
     if not of_tasks and not of_jobs:
@@ -58,7 +58,7 @@ def read_google2011(parts: Sequence[TracePart], report: CleaningReport) -> tuple
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
-def read_google2019(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_google2019(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per instance, or per collection if only collection events are given; alloc sets are not jobs."""
     read = [_json_rows(p.text, report) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, report) for p in parts]
     of_tasks = [rows for rows in read if "instance_index" in rows]
@@ -160,7 +160,7 @@ def _first(words: CodedNames, tasks: TaskIntervals) -> CodedNames:
 # -- files to events -----------------------------------------------------------------------------
 
 
-def _width(part: TracePart) -> int:
+def _width(part: TraceFile) -> int:
     return first_line(part.text).count(",") + 1
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows
+from kilowait.traces.gpu.csv import CsvRows, TraceFile, one_part, read_rows
 from kilowait.traces.gpu.resource_columns import set_gpus_per_node
 
 __all__ = ["read_helios"]
 
 
-def read_helios(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_helios(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read a cluster log with one job per row; the virtual cluster becomes the queue."""
     rows = read_rows(one_part(parts, "a cluster log").text, report)
     return _slice(rows, report) if "num_chips" in rows else _log(rows, report)

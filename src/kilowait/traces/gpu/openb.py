@@ -10,7 +10,7 @@ import numpy as np
 
 from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.csv import CsvRows, Floats, TraceFile, one_part, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_cpus
 
 __all__ = ["read_openb"]
@@ -18,7 +18,7 @@ __all__ = ["read_openb"]
 _STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
 
 
-def read_openb(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_openb(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per pod, on one node, with a fractional GPU if it requests less than one."""
     rows = read_rows(one_part(parts, "a pod list").text, report)
     rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

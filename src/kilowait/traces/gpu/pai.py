@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, Floats, TracePart, first_line, read_rows, report_rows
+from kilowait.traces.gpu.csv import CsvRows, Floats, TraceFile, first_line, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_cpus, set_workers
 
 __all__ = ["PAI_TABLES", "pai_table", "read_pai"]
@@ -51,9 +51,9 @@ def pai_table(line: str) -> str | None:
     return None
 
 
-def read_pai(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_pai(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per row of the task table, joined with the job and tag tables if they are given."""
-    part_of_table: dict[str, TracePart] = {}
+    part_of_table: dict[str, TraceFile] = {}
     for part in parts:
         first = first_line(part.text)
         if first.strip() == "arrival_time,length,cpus":
@@ -79,7 +79,7 @@ def read_pai(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawCol
     return _tasks(_table(part_of_table["task"], "task", report), tables, report), {}
 
 
-def _table(part: TracePart, kind: str, report: CleaningReport) -> CsvRows:
+def _table(part: TraceFile, kind: str, report: CleaningReport) -> CsvRows:
     """Read one table; only tasks become jobs, the rows of the other tables are looked up."""
     own = report if kind == "task" else CleaningReport()
     rows = read_rows(part.text, own, PAI_TABLES[kind].split(","))

@@ -13,7 +13,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import coded, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.csv import CsvRows, TraceFile, one_part, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
@@ -22,7 +22,7 @@ __all__ = ["read_philly"]
 _ZONE = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def read_philly(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_philly(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read the jobs of the JSON log, or the rows of Sia's or Lumos' table."""
     text = one_part(parts, "Philly's job log").text
     if text.lstrip()[:1] == "[":

@@ -9,13 +9,13 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import CsvRows, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.csv import CsvRows, TraceFile, one_part, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import set_cpus, set_workers
 
 __all__ = ["read_spot"]
 
 
-def read_spot(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_spot(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read a job list with one job per row."""
     rows = read_rows(one_part(parts, "a list of spot jobs").text, report)
     return (_published if "job_type" in rows else _derived)(rows, report), {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.csv import Floats, TracePart, one_part, read_rows, report_rows
+from kilowait.traces.gpu.csv import Floats, TraceFile, one_part, read_rows, report_rows
 from kilowait.traces.gpu.resource_columns import MB_PER_MIB, set_gpus_per_node
 from kilowait.traces.tables.aliases import SLURM_CODES
 
@@ -21,7 +21,7 @@ _TRES = re.compile(r"(\d+)=(\d+)")
 UNLIMITED = 2**32 - 1
 
 
-def read_supercloud(parts: Sequence[TracePart], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_supercloud(parts: Sequence[TraceFile], report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Read one job per row, with its allocated resources, or the requested ones if the allocation is unknown."""
     rows = read_rows(one_part(parts, "a log of Slurm's database").text, report)
     rows.need("id_job", "time_submit", "time_start", "time_end", "tres_alloc", "nodes_alloc", "state")
