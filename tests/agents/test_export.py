@@ -139,6 +139,6 @@ def test_errors(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="cannot write .*name another file"):
         export_network(agent, tmp_path / "file" / "x.ts", to="torchscript")
     monkeypatch.setattr("kilowait.agents.export.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"kilowait\[export\]"):
+    with pytest.raises(MissingExtraError, match=r"\[export\]"):
         export_network(agent, tmp_path / "x.onnx")
     vec.close()

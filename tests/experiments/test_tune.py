@@ -195,7 +195,7 @@ def test_errors(tmp_path, fake_training, monkeypatch):
     with pytest.raises(InputError, match="cannot use .*study.db"):
         load_trials(tmp_path / "broken")
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"kilowait\[tune\]"):
+    with pytest.raises(MissingExtraError, match=r"\[tune\]"):
         tuned(tmp_path / "new", trials=1)
 
 

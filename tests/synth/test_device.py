@@ -36,7 +36,7 @@ def test_misspelt_device():
 
 def test_without_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"kilowait\[learn\]"):
+    with pytest.raises(MissingExtraError, match=r"\[learn\]"):
         fit_generator(log(150), "ctgan", **BRIEF)
 
 

@@ -111,7 +111,7 @@ def test_pynvml_without_a_driver():
 
 def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(MissingExtraError, match=r"nvidia-ml-py.*kilowait\[telemetry\]"):
+    with pytest.raises(MissingExtraError, match=r"nvidia-ml-py.*\[telemetry\]"):
         GpuMeter("n1")
 
 

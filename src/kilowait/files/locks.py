@@ -120,7 +120,11 @@ def output_lock(path: str | os.PathLike[str] | None, *, inside: bool = False, ne
     if _is_held_here(target, lock_path, nested) or _is_held_by_parent(lock_path):
         yield
         return
-    missing = [folder for folder in (lock_path.parent, *lock_path.parent.parents) if not folder.exists()]
+    folders = (lock_path.parent, *lock_path.parent.parents)
+    missing = [folder for folder in folders if not folder.exists()]
+    nearest = folders[len(missing)]
+    if not nearest.is_dir():
+        raise LockError(f"cannot write {target}: {nearest} is a file; name a folder")
     record, stale = create_lock(lock_path, str(target))
     lock = OutputLock(target, lock_path, record, stale)
     try:

@@ -80,7 +80,7 @@ def test_write_is_atomic(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(state_file.os, "replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(InputError, match="cannot write .*No space left.*the earlier file is unchanged"):
         write_state(path, "thing", {"x": 2})
     assert read_state(path, "thing") == {"x": 1}

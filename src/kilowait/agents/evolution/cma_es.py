@@ -141,7 +141,7 @@ class EvolutionStrategy:
             if array.shape != current.shape or not np.isfinite(array).all():
                 raise ValueError(f"{name} is not an array of shape {current.shape} of finite numbers")
         step, generation = state["step"], state["generation"]
-        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 < generation < 10**9:
+        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < 10**9:
             raise ValueError(f"generation is {generation!r:.60}, not a number of generations")
         if not isinstance(step, float) or not 0 < step < np.inf or (arrays["widths"] <= 0).any():
             raise ValueError(f"step is {step!r:.60}, or widths are not above 0")
