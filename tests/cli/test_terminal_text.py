@@ -81,7 +81,8 @@ def test_warnings_logs_and_notes(capfd):
     assert capfd.readouterr().err == f"log {shown}\nwarning: {shown}\nnote: {shown}\n"
 
 
-def test_tables_titles_and_facts(capfd):
+def test_tables_titles_and_facts(monkeypatch, capfd):
+    monkeypatch.setenv("COLUMNS", "300")
     console.title(f"[bold]{NASTY}\n")
     console.table([NASTY, "b\nc"], [[f"{NASTY}\n", "[red]x[/red]"]])
     console.facts([(NASTY, f"[red]{NASTY}\n")])

@@ -67,7 +67,7 @@ def read_tensors(path: str | PathLike[str], *, max_header_bytes: int) -> tuple[d
         if not isinstance(header, dict):
             raise InputError(f"{name} is damaged: its header is not a JSON object")
         metadata = header.pop(_METADATA, {})
-        check_fields(metadata, Values(Text()), name)
+        check_fields(metadata, Values(Text(maximum=max_header_bytes)), name)
         check_fields(header, Values(_TENSOR), name)
         _check_offsets(header, size - 8 - length, name)
         arrays: Arrays = {}
