@@ -42,7 +42,7 @@ def describe(
         typer.Option(
             "--cooling",
             metavar="COOLING",
-            help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
+            help="Cooling model to use instead of that of the power model: pue:X, supply-air, linear-cop, chiller or "
             "economiser.",
         ),
     ] = None,

@@ -212,7 +212,7 @@ Preempt = Annotated[
     bool | None,
     typer.Option(
         "--preempt/--no-preempt",
-        help="GPU clusters: whether jobs of higher priority preempt running jobs. By default as the policy defines.",
+        help="GPU clusters: whether jobs of higher priority preempt running jobs. By default the policy decides.",
         show_default=False,
     ),
 ]
@@ -357,8 +357,8 @@ Cooling = Annotated[
     typer.Option(
         "--cooling",
         metavar="COOLING",
-        help="Cooling model that replaces the one of the power model: pue:1.2, supply-air, linear-cop, chiller or "
-        "economiser.",
+        help="Cooling model to use instead of that of the power model: pue:X (constant PUE, e.g. pue:1.2), "
+        "supply-air, linear-cop, chiller or economiser.",
     ),
 ]
 CoolingWithoutWeather = Annotated[
@@ -366,7 +366,7 @@ CoolingWithoutWeather = Annotated[
     typer.Option(
         "--cooling",
         metavar="COOLING",
-        help="Cooling model that replaces the one of the power model: pue:1.2 or supply-air (models that need weather "
+        help="Cooling model to use instead of that of the power model: pue:X or supply-air (models that need weather "
         "data are available in kilowait simulate and compare).",
     ),
 ]

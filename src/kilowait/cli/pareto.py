@@ -54,7 +54,7 @@ def pareto(
             "--grid-steps",
             metavar="N",
             min=1,
-            help="Weights of the preferences change in steps of 1/N; 10 for two objectives.",
+            help="Grid of preferences: weights are multiples of 1/N. Default: 10 for two objectives, 4 for three, else 2.",
             show_default=False,
         ),
     ] = None,

@@ -69,7 +69,11 @@ class NetworkOptions:
     ] = None
     constraint: Annotated[
         str | None,
-        typer.Option("--constraint", metavar="T=X", help="ppo: upper bound of a reward term, e.g. sla=0.05."),
+        typer.Option(
+            "--constraint",
+            metavar="T=X",
+            help="ppo: constraint, upper bound of the mean of a reward term, e.g. sla=0.05.",
+        ),
     ] = None
     sla: Annotated[
         str,
