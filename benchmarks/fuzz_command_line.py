@@ -61,9 +61,9 @@ _STRINGS = [
 ]  # fmt: skip
 PATHS = [
     "", ".", "/proc/nowhere", "folder", "missing", "missing/x.csv", "pipe", "pipe.csv", "null", "full", "loop",
-    "dangling", "empty", "empty.csv", "random.bin", "bad\udcff.swf", "bad\udcff", "nam\x1b[31me.csv", "log.swf/x", "log.swf",
-    "log.csv", "power.toml", "y" * 300, "run", "folder/new", "new.csv", "new.parquet", "new.swf.gz", "new\udcff",
-    "new\n.csv",
+    "dangling", "empty", "empty.csv", "random.bin", "bad\udcff.swf", "bad\udcff", "nam\x1b[31me.csv", "log.swf/x",
+    "log.swf", "log.csv", "power.toml", "y" * 300, "run", "folder/new", "new.csv", "new.parquet", "new.swf.gz",
+    "new\udcff", "new\n.csv",
 ]  # fmt: skip
 """Paths of the sandbox: `write_inputs` and `_special_files` make those that exist."""
 

@@ -54,7 +54,8 @@ def pareto(
             "--grid-steps",
             metavar="N",
             min=1,
-            help="Grid of preferences: weights are multiples of 1/N. Default: 10 for two objectives, 4 for three, else 2.",
+            help="Grid of preferences: weights are multiples of 1/N. Default: 10 for two objectives, 4 for three, 2 "
+            "for more.",
             show_default=False,
         ),
     ] = None,
