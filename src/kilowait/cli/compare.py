@@ -184,7 +184,7 @@ def compare(
     single_placement = (
         placements.pop() if len(placements) == 1 else None
     )  # a single placement belongs to the scenario, not to the policies
-    control_sets = options.power_controls_or_caps(power_controls, gpu_power_cap)
+    control_sets = groups.power_controls_or_caps(power_controls, gpu_power_cap)
     policy_configs = make_policy_configs(
         policies,
         backfill,
@@ -194,7 +194,7 @@ def compare(
         users=with_user_estimates and runtime_predictor is not None,
     )
     protocol = parse_window_options(windows, window, warmup, split, seed, policy_configs)
-    scenarios = tuple(options.scenario_from_options(context, trace, placement=single_placement) for trace in traces)
+    scenarios = tuple(groups.scenario_from_options(context, trace, placement=single_placement) for trace in traces)
     plan = planning.ComparisonPlan(scenarios, policy_configs, protocol, metric)
     with console.status() as update:
         update(f"reading {', '.join(traces)} ...")

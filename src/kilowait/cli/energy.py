@@ -150,9 +150,9 @@ def controls(
 
     context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None:
-        power_controls = options.power_controls_or_caps(power_controls or "none", gpu_power_cap)
+        power_controls = groups.power_controls_or_caps(power_controls or "none", gpu_power_cap)
     backfill = backfill or default_backfill(is_node_level(cluster, trace))
-    scenario = options.scenario_from_options(context, trace)
+    scenario = groups.scenario_from_options(context, trace)
     with console.busy(f"reading {trace} ..."):
         ready = planning.prepare_control_comparison(scenario, policy, backfill, power_controls)
     cache = None if out is None else ready.cell_cache(out)

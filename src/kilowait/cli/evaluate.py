@@ -95,7 +95,7 @@ def evaluate(
         controls = policy.power_controls if power_controls is None else power_controls
         if power is None:
             bind_agent_power(policy, None, controls)  # raises an error that names the missing settings
-    scenario = options.scenario_from_options(context, trace, backfill=parse_backfill(backfill), power_controls=controls)
+    scenario = groups.scenario_from_options(context, trace, backfill=parse_backfill(backfill), power_controls=controls)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     count = len(workload.jobs)

@@ -1,4 +1,6 @@
-"""Options that several commands share, as dataclasses; a command takes a group of options as one parameter.
+"""Groups of options that several commands share, as dataclasses, and the scenario that the options describe.
+
+A command takes a group of options as one parameter.
 
 The fields of a group have the names of the settings that they fill (`Scenario`, `GpuOptions`, `PowerSettings` in
 `kilowait.experiments`), which own the defaults. The command line repeats the defaults, as it must not import these
@@ -12,9 +14,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import typer
 
 from kilowait.cli import options
+
+if TYPE_CHECKING:
+    from kilowait.experiments.scenario import Scenario
 
 __all__ = [
     "AgentSignalOptions",
@@ -23,6 +30,8 @@ __all__ = [
     "SchedulingOptions",
     "SignalOptions",
     "LogOptions",
+    "power_controls_or_caps",
+    "scenario_from_options",
     "with_groups",
 ]
 
@@ -129,3 +138,41 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> str:
+    """Comma-separated sets of power controls: the given ones, or GPU power caps, which GPU clusters use instead."""
+    from kilowait.errors import InputError
+    from kilowait.experiments.gpu_power_cap import parse_gpu_power_caps
+
+    if gpu_power_cap is None:
+        return power_controls
+    if power_controls != "none":
+        raise InputError(
+            f"--power-controls is {power_controls!r} and --gpu-power-cap is {gpu_power_cap}; no cluster supports both: "
+            "leave one out"
+        )
+    return ",".join(parse_gpu_power_caps(gpu_power_cap))
+
+
+def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> Scenario:
+    """The scenario that the options of the running command describe; `fields` are set directly."""
+    from kilowait.experiments.gpu_options import GpuOptions
+    from kilowait.experiments.power import PowerSettings
+    from kilowait.experiments.scenario import Scenario
+
+    def explicit_fields(dataclass: Any, *others: str) -> dict[str, Any]:
+        """The fields of a dataclass that the command has options for, except `others`."""
+        names = {field.name for field in dataclasses.fields(dataclass)}.difference(others)
+        return {name: value for name, value in context.params.items() if name in names}
+
+    given = context.params
+    scenario = explicit_fields(Scenario, "trace", "policy", "backfill", "power", "power_controls")
+    scenario["dependencies"] = not given.get("ignore_dependencies", False)
+    scenario["gpu"] = GpuOptions(**explicit_fields(GpuOptions))
+    power = (
+        PowerSettings.from_options(given["power"], **explicit_fields(PowerSettings, "power"))
+        if "power" in given
+        else None
+    )
+    return Scenario(trace=trace, **{**scenario, "power": power, **fields})

@@ -1,15 +1,11 @@
-"""Options shared by several commands, and the scenario that a command's options describe."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from kilowait.experiments.scenario import Scenario
 
 __all__ = [
     "WORKLOAD_SYNTAX",
@@ -61,8 +57,6 @@ __all__ = [
     "Weather",
     "Window",
     "Workers",
-    "power_controls_or_caps",
-    "scenario_from_options",
 ]
 
 WORKLOAD_SYNTAX = (
@@ -428,44 +422,3 @@ Out = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help="Write a folder with the complete results.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an earlier run wrote it.")]
-
-
-# -- from options to a scenario --------------------------------------------------------------------
-
-
-def power_controls_or_caps(power_controls: str, gpu_power_cap: str | None) -> str:
-    """Comma-separated sets of power controls: the given ones, or GPU power caps, which GPU clusters use instead."""
-    from kilowait.errors import InputError
-    from kilowait.experiments.gpu_power_cap import parse_gpu_power_caps
-
-    if gpu_power_cap is None:
-        return power_controls
-    if power_controls != "none":
-        raise InputError(
-            f"--power-controls is {power_controls!r} and --gpu-power-cap is {gpu_power_cap}; no cluster supports both: "
-            "leave one out"
-        )
-    return ",".join(parse_gpu_power_caps(gpu_power_cap))
-
-
-def scenario_from_options(context: typer.Context, trace: str, **fields: Any) -> Scenario:
-    """The scenario that the options of the running command describe; `fields` are set directly."""
-    from kilowait.experiments.gpu_options import GpuOptions
-    from kilowait.experiments.power import PowerSettings
-    from kilowait.experiments.scenario import Scenario
-
-    def explicit_fields(dataclass: Any, *others: str) -> dict[str, Any]:
-        """The fields of a dataclass that the command has options for, except `others`."""
-        names = {field.name for field in dataclasses.fields(dataclass)}.difference(others)
-        return {name: value for name, value in context.params.items() if name in names}
-
-    options = context.params
-    scenario = explicit_fields(Scenario, "trace", "policy", "backfill", "power", "power_controls")
-    scenario["dependencies"] = not options.get("ignore_dependencies", False)
-    scenario["gpu"] = GpuOptions(**explicit_fields(GpuOptions))
-    power = (
-        PowerSettings.from_options(options["power"], **explicit_fields(PowerSettings, "power"))
-        if "power" in options
-        else None
-    )
-    return Scenario(trace=trace, **{**scenario, "power": power, **fields})

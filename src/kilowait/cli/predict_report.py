@@ -52,7 +52,7 @@ def report(
     from kilowait.experiments.scenario import prepare_scenario
 
     context.with_resource(writable_folder(out, force=force))
-    scenario = options.scenario_from_options(context, trace)
+    scenario = groups.scenario_from_options(context, trace)
     with console.status() as update:
         update(f"reading {trace} ...")
         workload, machine, notes = prepare_scenario(scenario)

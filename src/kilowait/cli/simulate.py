@@ -92,12 +92,12 @@ def simulate(
     context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None and "," in gpu_power_cap:
         raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
-    scenario = options.scenario_from_options(
+    scenario = groups.scenario_from_options(
         context,
         trace,
         policy=policy,
         backfill=None if backfill is None else parse_backfill(backfill),
-        power_controls=options.power_controls_or_caps(power_controls, gpu_power_cap),
+        power_controls=groups.power_controls_or_caps(power_controls, gpu_power_cap),
     )
     with console.status() as update:
         update(f"simulating {trace} ...")

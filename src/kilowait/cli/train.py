@@ -229,7 +229,7 @@ def _run(
 
     state = state_folder(context, out, resume=resume, force=force)
     network = trainer if isinstance(trainer, NetworkTrainer) else None
-    scenario = options.scenario_from_options(context, trace, backfill=trainer.backfill, power_controls=power_controls)
+    scenario = groups.scenario_from_options(context, trace, backfill=trainer.backfill, power_controls=power_controls)
     if network is not None:
         network.check_reward(has_power=scenario.power is not None)
     with console.busy(f"reading {trace} ..."):

@@ -118,7 +118,7 @@ def tune(
     )
     context.with_resource(output_lock(out, inside=True))
     before = tuning_folder.prepare_search_folder(out, resume=resume, force=force)
-    scenario = options.scenario_from_options(context, trace, backfill=training.backfill)
+    scenario = groups.scenario_from_options(context, trace, backfill=training.backfill)
     with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepare_scenario(scenario)
     for note in notes:

@@ -10,15 +10,16 @@ Columns of Zeus tables: dataset, network, batch_size, optimizer, power_limit (W)
 from __future__ import annotations
 
 import csv
-import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import StringIO
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.compression import decompressed
 from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError
 
@@ -185,14 +186,14 @@ def read_cap_table(path: str | PathLike[str], gpu: str = "") -> CapTable:
     """Read a Zeus power table (CSV, plain or gzip); a row with a missing or invalid number is an error."""
     path = Path(path)
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            rows = csv.DictReader(lines)
-            absent = [name for name in (*_KEYS, *_NUMBERS) if name not in (rows.fieldnames or ())]
-            if absent:
-                raise InputError(f"{path} lacks the column(s) {', '.join(absent)}; it is not a Zeus power table")
-            runs = tuple(_runs(rows, path))
+        data, _ = decompressed(path.read_bytes(), str(path), remedy="decompress it and give the decompressed file")
+        rows = csv.DictReader(StringIO(data.decode("utf-8"), newline=""))
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read the power table {path}: {problem}") from None
+    absent = [name for name in (*_KEYS, *_NUMBERS) if name not in (rows.fieldnames or ())]
+    if absent:
+        raise InputError(f"{path} lacks the column(s) {', '.join(absent)}; it is not a Zeus power table")
+    runs = tuple(_runs(rows, path))
     if not runs:
         raise InputError(f"{path} has no rows; it needs one for each job and cap")
     return CapTable(gpu or path.name.split(".")[0], runs)
