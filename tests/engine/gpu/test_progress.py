@@ -93,11 +93,13 @@ def speed(value: float, n: int) -> Speeds:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "las", "gavel"])
+@pytest.mark.filterwarnings("ignore:overflow")  # of the interpreted kernels; compiled ones do not warn
 def test_job_that_would_never_end(policy: str) -> None:
     with pytest.raises(NoProgressError, match=f"job 7 under policy '{policy}' would never end: 1e.10 s of work at sp"):
         kw.simulate(table(1, runtime_s=[1e10]), CLUSTER, policy, speeds=speed(1e-300, 1))
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_job_that_would_never_end_in_an_environment() -> None:
     with pytest.raises(NoProgressError, match="job 7 under policy 'agent' would never end"):
         run_gpu_policy(
