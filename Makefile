@@ -55,6 +55,7 @@ browser: ## Chromium for the tests of pages, unless there is one or it cannot be
 
 test-compiled: setup ## all tests, the docs' build and the examples in code, docs and README
 	@echo "== tests, compiled"
+	$(BIN)/python -m tests.compile_kernels
 	$(PYTEST) -n 2 -q
 
 KERNELS := tests/engine tests/oracle/test_engine.py tests/oracle/test_observing_policies.py \
@@ -74,7 +75,9 @@ NOT_BOUNDS := tests/engine/test_power_controls.py tests/engine/gpu tests/oracle/
 
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"
-	NUMBA_BOUNDSCHECK=1 KILOWAIT_REFERENCE_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(NOT_BOUNDS),$(KERNELS)) $(NOT_BOUNDS:%=--ignore %)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.compile_kernels batch
+	NUMBA_BOUNDSCHECK=1 KILOWAIT_REFERENCE_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(NOT_BOUNDS),$(KERNELS)) \
+		$(NOT_BOUNDS:%=--ignore %) -k 'not power and not dvfs and not gpu_engine'
 
 LOWEST := .venv-lowest
 
