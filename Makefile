@@ -100,7 +100,7 @@ soak-engine: setup ## the engine against the reference simulator on 200,000 rand
 	$(BIN)/python -m tests.oracle.soak --kind gpu --cases 50000 --processes 2
 
 soak-files: setup ## more than 100,000 damaged logs, folders, agents, predictors, caches and commands; half an hour
-	$(BIN)/python -m benchmarks.fuzz_readers --cases 45000
+	$(BIN)/python -m benchmarks.fuzz_readers --cases 50000
 	$(BIN)/python -m benchmarks.fuzz_folders --cases 15000
 	$(BIN)/python -m benchmarks.fuzz_models --cases 15000
 	$(BIN)/python -m benchmarks.fuzz_kernel_cache --cases 20000
