@@ -107,6 +107,8 @@ def _bytes(data: bytes, rng: np.random.Generator) -> bytes:
             return data + rng.bytes(int(rng.integers(1, 50)))
         case 2:
             return rng.bytes(int(rng.integers(0, 200)))
+    if not data:
+        return rng.bytes(10)
     array = np.frombuffer(data, np.uint8).copy()
     places = rng.integers(0, len(array), int(rng.integers(1, 6)))
     array[places] ^= rng.integers(1, 256, len(places)).astype(np.uint8)

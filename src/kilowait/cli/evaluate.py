@@ -105,7 +105,7 @@ def evaluate(
     for text in (*notes, *workload.evaluated_from(int(test_windows.first.min())).leakage_notes):
         console.note(text)
     if getattr(policy, "skips", False):
-        from kilowait.cli.output.training import show_gpu_evaluation
+        from kilowait.cli.output.trained_agent import show_gpu_evaluation
         from kilowait.experiments.evaluate_gpu import evaluate_gpu_agent
 
         with console.busy("testing the agent ..."):
@@ -116,7 +116,7 @@ def evaluate(
         show_gpu_evaluation(result)
         return
     if isinstance(policy, PowerAgent) and scenario.power is not None:
-        from kilowait.cli.output.training import show_energy_evaluation
+        from kilowait.cli.output.trained_agent import show_energy_evaluation
         from kilowait.experiments.train_power import PowerTraining
         from kilowait.experiments.trainers import evaluate_with_power
 

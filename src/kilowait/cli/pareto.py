@@ -81,7 +81,7 @@ def pareto(
     Test jobs must be later than the training jobs: kilowait train does not use the last 20 % of a log.
     """
     from kilowait.agents import load_agent
-    from kilowait.cli.output.training import show_front
+    from kilowait.cli.output.trained_agent import show_front
     from kilowait.experiments.pareto import preference_front
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_power import PowerAgent, PowerTraining, bind_agent_power

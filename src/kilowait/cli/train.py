@@ -219,7 +219,7 @@ def _run(
     force: bool,
 ) -> None:
     """Read the log, train the agent, test it on later jobs, write its folder and print the results."""
-    from kilowait.cli.output.training import progress_text, show_trained_agent
+    from kilowait.cli.output.trained_agent import progress_text, show_trained_agent
     from kilowait.cluster.toml import to_dict
     from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_batch import with_test_predictions

@@ -209,6 +209,11 @@ class Generator(ABC):
         )
         count_before = 0
         for rows in sampled:
+            for name, numbers in person_numbers.items():
+                if rows[name].max(initial=-1) >= len(numbers):
+                    raise InputError(
+                        f"{name} {rows[name].max()} is sampled, but the generator knows {len(numbers)}; fit it again"
+                    )
             columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *schema.columns)}
             columns |= {name: numbers[rows[name]] for name, numbers in person_numbers.items()}
             count = len(columns["submit_s"])
@@ -267,7 +272,8 @@ def settings_from(kind: type[Generator], values: Mapping[str, Any]) -> Any:
             expected = "text" if isinstance(defaults[name], str) else "a number"
             raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {expected}")
         _check_number(kind, name, value, defaults[name])
-    return kind.settings_type(**values)
+    whole = {name for name, default in defaults.items() if isinstance(default, int) and not isinstance(default, bool)}
+    return kind.settings_type(**{name: int(value) if name in whole else value for name, value in values.items()})
 
 
 def _check_number(kind: type[Generator], name: str, value: Any, default: Any) -> None:

@@ -157,6 +157,8 @@ class Calendar:
             raise state.refuse(
                 "frequent_jobs", f"exceeds the sizes of the columns, {', '.join(map(str, copied_sizes))}"
             )
+        if ((share > 0)[..., None] & (frequent_jobs >= np.array(copied_sizes))).any():
+            raise state.refuse("share", "marks slots without a frequent job as used")
         return cls(
             first,
             start,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from kilowait.errors import InputError
 from kilowait.synth.generator import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
@@ -192,4 +193,7 @@ def _sample_code(logits: Tensor, size: int, copied: Tensor, generator: torch.Gen
     chosen = torch.searchsorted(cumulative, uniform, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
     slot = chosen - size
     copied_code = copied.gather(1, slot.clamp(min=0)[:, None])[:, 0]
-    return torch.where(slot >= 0, copied_code, chosen)
+    code = torch.where(slot >= 0, copied_code, chosen)
+    if bool((code >= size).any()):  # an empty slot, which has no share unless the weights are damaged
+        raise InputError("the network of the generator samples values that do not exist: it is damaged; fit it again")
+    return code
