@@ -93,3 +93,14 @@ def test_report_of_the_current_folder(kilowait, tmp_path, monkeypatch):
     assert (tmp_path / "run.html").is_file()
     monkeypatch.chdir("/")
     assert "run folder" in kilowait("report", ".").error()
+
+
+def test_a_link_that_points_to_itself_is_an_error_in_one_line(kilowait, tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for command in (
+        ["report", loop],
+        ["traces", "anonymize", "lublin:20:8", "--key-file", tmp_path / "k", "--new-key", "--out", loop],
+    ):
+        result = kilowait(*command)
+        assert result.status == 2 and "Traceback" not in result.err

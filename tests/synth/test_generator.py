@@ -218,9 +218,9 @@ def test_settings_out_of_range(model, setting, message):
         fit_generator(log(), model, **setting)
 
 
-@pytest.mark.parametrize("jobs", [0, -3, 1.5, True])
+@pytest.mark.parametrize("jobs", [0, -3, 1.5, True, 10**20])
 def test_invalid_number_of_jobs(fitted, jobs):
-    with pytest.raises(InputError, match=f"the number of jobs is {jobs}; it must be a whole number, at least 1"):
+    with pytest.raises(InputError, match=f"the number of jobs is {jobs}; it must be a whole number from 1 to"):
         fitted["copula"].sample(jobs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +68,7 @@ def agent_file(path: str | PathLike[str]) -> Path:
     """The file of an agent: the path itself, or the agent.pt or agent.json in a folder."""
     source = Path(path)
     if not source.is_dir():
-        return source.resolve() if source.is_symlink() else source
+        return Path(os.path.realpath(source)) if source.is_symlink() else source
     for name in ("agent.pt", "agent.json"):
         if (source / name).exists():
             return source / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -66,5 +67,5 @@ def _page_beside(folder: Path) -> Path:
     >>> _page_beside(Path("runs/first"))
     PosixPath('runs/first.html')
     """
-    named = folder if folder.name not in ("", "..") else folder.resolve()
-    return named.parent / f"{folder.resolve().name or 'report'}.html"
+    named = folder if folder.name not in ("", "..") else Path(os.path.realpath(folder))
+    return named.parent / f"{os.path.basename(os.path.realpath(folder)) or 'report'}.html"

@@ -47,6 +47,11 @@ EXCHANGES = 20
 """Maximum number of jobs exchanged to reach a load."""
 SCORE_COLUMN = "score"
 
+MAX_JOBS = 10**9
+"""Maximum number of jobs of a sample."""
+MAX_DAYS = 1_000_000
+"""Maximum number of days of a sample."""
+
 
 @dataclass(frozen=True)
 class SampleRequest:
@@ -69,10 +74,10 @@ class SampleRequest:
             given = "both" if self.jobs is not None else "neither"
             raise InputError(f"{given} of jobs and days are given; give the number of jobs or of days")
         jobs, days = self.jobs, self.days
-        if jobs is not None and (isinstance(jobs, bool) or jobs != int(jobs) or jobs < 1):
-            raise InputError(f"the number of jobs is {jobs}; it must be a whole number, at least 1")
-        if days is not None and not (math.isfinite(days) and days > 0):
-            raise InputError(f"the number of days is {days}; it must be above 0")
+        if jobs is not None and (isinstance(jobs, bool) or jobs != int(jobs) or not 1 <= jobs <= MAX_JOBS):
+            raise InputError(f"the number of jobs is {jobs}; it must be a whole number from 1 to {MAX_JOBS:,}")
+        if days is not None and not 0 < days <= MAX_DAYS:
+            raise InputError(f"the number of days is {days}; it must be above 0 and at most {MAX_DAYS:,}")
 
 
 def sample_parts(

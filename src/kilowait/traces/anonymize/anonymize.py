@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -100,7 +101,7 @@ def anonymize(
 
 def check_output_path(source: str | PathLike[str], out: str | PathLike[str]) -> None:
     """Raise an InputError if the output would overwrite the source log."""
-    if Path(source).resolve() == Path(out).resolve():
+    if os.path.realpath(source) == os.path.realpath(out):
         raise InputError(f"{out} is the source log and would be overwritten; write to another file")
 
 

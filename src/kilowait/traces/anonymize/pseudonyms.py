@@ -129,9 +129,9 @@ def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *
 
 def check_key_location(key: str | PathLike[str], out: str | PathLike[str]) -> None:
     """Raise an InputError if the key file is inside the folder of the published log or its subfolders."""
-    folder = Path(out).resolve().parent
+    folder = Path(os.path.realpath(out)).parent
     if folder in (
-        *Path(key).resolve().parents,
+        *Path(os.path.realpath(key)).parents,
         *Path(os.path.abspath(key)).parents,
     ):  # symbolic links inside the folder are refused too
         raise InputError(
