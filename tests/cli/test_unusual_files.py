@@ -104,3 +104,12 @@ def test_a_link_that_points_to_itself_is_an_error_in_one_line(kilowait, tmp_path
     ):
         result = kilowait(*command)
         assert result.status == 2 and "Traceback" not in result.err
+
+
+def test_a_training_needs_the_name_of_a_new_folder(kilowait):
+    error = kilowait("train", "lublin:80:8", "--windows", 2, "--window", 10, "--generations", 1, "--out", ".").error()
+    assert "is not the name of a new folder" in error
+
+
+def test_more_workers_than_a_machine_has_are_refused(kilowait):
+    assert "4096" in kilowait("compare", "lublin:20:8", "--workers", 10**20).err

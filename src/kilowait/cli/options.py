@@ -408,7 +408,11 @@ Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Lengt
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", metavar="N", min=1, help="Number of worker processes. By default it depends on the amount of work."
+        "--workers",
+        metavar="N",
+        min=1,
+        max=4096,
+        help="Number of worker processes. By default it depends on the amount of work.",
     ),
 ]
 ByClass = Annotated[

@@ -52,7 +52,7 @@ def preference_front(
     from kilowait.agents.pareto import least_work_first, preference_metrics, preferences_for
     from kilowait.agents.rl.validation import term_metrics
 
-    terms = agent.preferences
+    terms = getattr(agent, "preferences", ())
     if not terms:
         raise InputError(f"agent {agent.name!r} takes no preference; train one with kilowait train --objectives")
     if len(jobs) < window_jobs:

@@ -49,6 +49,8 @@ def training_folder(out: str | PathLike[str]) -> Path:
     >>> training_folder("runs/first").name
     'first.training'
     """
+    if Path(out).name in ("", ".."):
+        raise InputError(f"{str(out)!r} is not the name of a new folder; name one, such as runs/first")
     return Path(out).with_name(f"{Path(out).name}.training")
 
 
