@@ -13,7 +13,7 @@ import numpy as np
 import kilowait as kw
 from kilowait.evaluation.comparison import PolicyScores, cut_windows, pairwise_tests
 from kilowait.evaluation.storage import plain_json, save_comparison, save_folder, save_run
-from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
+from kilowait.experiments.prediction.report import prediction_report, save_prediction_report
 from kilowait.experiments.synthetic_score import save_score, score_synthetic
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings

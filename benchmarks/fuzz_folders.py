@@ -55,7 +55,7 @@ def _read(name: str, folder: Path, rng: np.random.Generator) -> None:
         _read_generator(folder, rng)
         return
     from kilowait.evaluation.storage import open_folder
-    from kilowait.report.result_folders import load_runs
+    from kilowait.report.folders import load_runs
 
     content = open_folder(folder)
     loaded = load_runs([folder], lambda _: None)
@@ -72,12 +72,12 @@ def _read(name: str, folder: Path, rng: np.random.Generator) -> None:
 
 
 def _read_generator(folder: Path, rng: np.random.Generator) -> None:
-    from kilowait.synth import load_generator
+    from kilowait.synth import WhatIf, load_generator
 
     generator = load_generator(folder)
     generator.sample(20, seed=int(rng.integers(10)))
     if rng.random() < 0.2:
-        generator.sample(days=1.0, load=0.5, seed=1)
+        generator.sample(days=1.0, what_if=WhatIf(load=0.5), seed=1)
     if rng.random() < 0.05:
         sample = folder.with_name("sample.csv")
         _command("synth", "sample", folder, "--jobs", 20, "--out", sample)

@@ -30,7 +30,7 @@ from typing import Any
 
 from kilowait.errors import LockError
 from kilowait.files import STALE_S, output_lock, partial_path
-from kilowait.files.process_identity import current_process
+from kilowait.files.lock_file import current_process
 
 __all__ = ["DAMAGES", "fuzz", "main"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kilowait.agents.rl.state_file import read_state, write_state
+from kilowait.agents.networks.factory import FORMAT as NETWORK_FORMAT
 
 __all__ = ["mutate"]
 
@@ -209,7 +209,7 @@ def _tensor(tensor: torch.Tensor, rng: Random) -> Any:
 
 def _state(path: Path, rng: Random) -> None:
     """Change the state of a network's file, and write it with a valid digest."""
-    state: Any = read_state(path, "kilowait network")
+    state: Any = NETWORK_FORMAT.read(path)
     if rng.random() < 0.4:
         name = _choice(list(state["weights"]), rng)
         state["weights"][name] = _tensor(state["weights"][name], rng)
@@ -220,7 +220,7 @@ def _state(path: Path, rng: Random) -> None:
             kept |= {"weights": state["weights"]}
         state = kept
     path.unlink()
-    write_state(path, "kilowait network", state)
+    NETWORK_FORMAT.write(path, state)
 
 
 def _file_type(path: Path, rng: Random) -> None:

@@ -16,28 +16,24 @@ import numpy as np
 import kilowait as kw
 from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.agents.linear_batch.agent import LinearAgent, default_weights
-from kilowait.agents.linear_gpu.agent import agent_equal_to_policy
-from kilowait.agents.linear_power.agent import agent_from_controls
-from kilowait.agents.network_policies.batch import settings_to_dict
-from kilowait.agents.network_policies.gpu import gpu_settings_to_dict
-from kilowait.agents.network_policies.power import energy_settings_to_dict
+from kilowait.agents.linear_batch import LinearAgent, default_weights, user_histories
+from kilowait.agents.linear_gpu import agent_equal_to_policy
+from kilowait.agents.linear_power import agent_from_controls
+from kilowait.agents.network_policies import settings_to_dict
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.rl.agent_file import save_network
-from kilowait.agents.user_history import user_histories
+from kilowait.agents.networks.factory import save_network
 from kilowait.cli.output.predict import show_card
-from kilowait.envs.batched_sim import DecisionSettings
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
-from kilowait.envs.power.batched_sim import EnergyDecisionSettings
-from kilowait.envs.power.power_setup import PowerConfig
+from kilowait.envs.batch_env import DecisionSettings
+from kilowait.envs.energy_env import EnergyDecisionSettings
+from kilowait.envs.gpu_env import GpuDecisionSettings
+from kilowait.envs.power_setup import PowerConfig
 from kilowait.jobs import JobTable
 from kilowait.predict.boosting import BoostingSettings
-from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
-from kilowait.predict.predictor import load
+from kilowait.predict.predictor import fit, load
 
 __all__ = ["SAMPLES", "Sample"]
 
@@ -148,7 +144,7 @@ def _gpu_network(folder: Path) -> None:
     built = network(decisions.observation_spec(_gpu_log()[1]), "kernel", seed=1, width=8, depth=1)
     provenance = {
         "env": "kilowait/Gpu-v0",
-        "decision_settings": gpu_settings_to_dict(decisions),
+        "decision_settings": settings_to_dict(decisions),
         "gpu_settings": {"gpu_type_order": "fastest", "placement": "best", "migrate": True},
     }
     save_network(built, folder / "agent.pt", provenance=provenance)
@@ -160,7 +156,7 @@ def _energy_network(folder: Path) -> None:
     built = network(decisions.observation_spec_for(setup), "kernel", seed=1, width=8, depth=1)
     provenance = {
         "env": "kilowait/Energy-v0",
-        "decision_settings": energy_settings_to_dict(decisions),
+        "decision_settings": settings_to_dict(decisions),
         "power_controls": "sleep=timeout:600",
     }
     save_network(built, folder / "agent.pt", provenance=provenance)

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from kilowait.telemetry.meters import GpuMeter, open_recorder
+from kilowait.telemetry.meters import GpuMeter
+from kilowait.telemetry.recorder import open_recorder
 
 GPUS = 8
 BEGIN_S = 1_763_424_000.0  # a midnight
@@ -56,7 +57,9 @@ def _label(path: Path, seconds: int) -> None:
 
     from kilowait.jobs import JobTable
     from kilowait.rng import stream
-    from kilowait.telemetry.labels import EnergySplit, SampleFiles, label_energy
+    from kilowait.telemetry.labels import label_energy
+    from kilowait.telemetry.sample_reader import SampleFiles
+    from kilowait.telemetry.settings import EnergySplit, LabelSettings
 
     rng = stream(0, "jobs")
     jobs = JobTable(
@@ -73,7 +76,7 @@ def _label(path: Path, seconds: int) -> None:
     )
     start_time = time.perf_counter()
     samples = SampleFiles([path])
-    energy = label_energy(jobs, samples, sharing=EnergySplit("shared"))
+    energy = label_energy(jobs, samples, LabelSettings(EnergySplit("shared")))
     elapsed_s = time.perf_counter() - start_time
     relative_difference = abs(energy.measured_j.sum() + energy.unattributed_j - energy.node_j) / energy.node_j
     _say(

@@ -13,13 +13,15 @@ from multiprocessing import get_context
 
 STEPS = ("advance", "schedule", "begin", "start", "reserve", "hold")
 KERNELS = {
-    "batch": ("engine.jit_entry:compiled_kernel", ("run_conservative", "run", *STEPS)),
+    "batch": ("engine.jit_entry:compiled_kernel", {}, ("run_conservative", "run", *STEPS)),
     "power": (
-        "engine.jit_entry_with_power_controls:compiled_power_kernel",
+        "engine.jit_entry:compiled_kernel",
+        {"power": True},
         ("run_conservative", "run", *STEPS, "wake", "sleep"),
     ),
     "gpu": (
-        "engine.gpu.jit_entry:compiled_gpu_kernel",
+        "engine.gpu.event_loop:compiled_gpu_kernel",
+        {},
         ("run", "advance", "schedule", "due", "update_rates", "start", "preempt", "migrate"),
     ),
 }
@@ -35,7 +37,7 @@ def compile_kernel(task: tuple[str, str]) -> None:
     from importlib import import_module
 
     module, function = KERNELS[kind][0].split(":")
-    getattr(import_module(f"kilowait.{module}"), function)(name)
+    getattr(import_module(f"kilowait.{module}"), function)(name, **KERNELS[kind][1])
 
 
 def compile_environment(name: str) -> None:
@@ -47,7 +49,8 @@ def compile_environment(name: str) -> None:
 
     options = {"power": "taurus", "power_controls": "sleep=break-even+dvfs=1.3"} if name == "Energy-v0" else {}
     if name == "Gpu-v0":
-        from kilowait.experiments.scenario import Scenario, prepare_scenario
+        from kilowait.experiments.scenario import prepare_scenario
+        from kilowait.experiments.settings import Scenario
 
         workload, cluster, _ = prepare_scenario(Scenario("gpu:60:gpu-mixed:1.0:4", cluster="gpu-mixed"))
         jobs = workload.jobs
@@ -62,7 +65,7 @@ def main(kinds: list[str]) -> None:
     """Compile the kernels of these kinds; without kinds all."""
     kinds = kinds or [*KERNELS, "envs"]
     tasks = [(kind, name) for name in ENVIRONMENTS for kind in kinds if kind == "envs"]
-    tasks += [(kind, name) for kind in KERNELS if kind in kinds for name in KERNELS[kind][1]]
+    tasks += [(kind, name) for kind in KERNELS if kind in kinds for name in KERNELS[kind][2]]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         list(pool.map(compile_kernel, tasks))
 

@@ -74,7 +74,7 @@ def test_parquet_bombs_are_refused(tmp_path: Path) -> None:
 
 
 def test_folder_has_one_limit(tmp_path: Path) -> None:
-    from tests.traces.gpu import sample_files
+    from tests.traces.formats import sample_files
 
     for part in range(2):
         (tmp_path / f"part{part}").write_text(sample_files.GOOGLE_TASKS)

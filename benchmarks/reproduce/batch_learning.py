@@ -36,9 +36,11 @@ from kilowait.agents.evolution.search import mean_bsld
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison import PolicyScores, Windows, cut_windows, pairwise_tests, split
-from kilowait.experiments.policy_names import resolve_policy
-from kilowait.experiments.scenario import Scenario, prepare_scenario
-from kilowait.experiments.train_rl import RLTraining, train_network
+from kilowait.experiments.policies import resolve_policy
+from kilowait.experiments.scenario import prepare_scenario
+from kilowait.experiments.settings import Scenario
+from kilowait.experiments.training.network import train_network
+from kilowait.experiments.training.rl_settings import RLTraining
 from kilowait.jobs import JobTable
 
 __all__ = ["evaluate", "results", "text", "train"]
@@ -96,7 +98,8 @@ def train(
     parts = split(jobs, validation=0.1)
     start_s = time.perf_counter()
     if algo == "cma-es":
-        agent, _ = agents.train_linear_batch(parts.train, parts.validation, cluster, seed=seed, trace=path, **overrides)
+        search = agents.BatchSearchSettings(seed=seed, trace=path, **overrides)
+        agent, _ = agents.train_linear_agent(agents.BatchObjective(parts.train, parts.validation, cluster, search))
         agent.save(stem.with_name(stem.name + ".json"))
         return agent, time.perf_counter() - start_s
     hyperparameters = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **overrides.pop("hyperparameters", {})}

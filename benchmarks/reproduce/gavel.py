@@ -17,7 +17,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.gavel_rounds import TYPES, Policy, Work, completion_times
 from benchmarks.reproduce.gavel_shares import AlloX, Fifo, fifo_by_type, las, las_by_type
 from benchmarks.reproduce.text_tables import percent, table
-from kilowait.cluster.gpu_throughputs import Throughputs, read_throughputs
+from kilowait.cluster.gpu_catalogue import Throughputs, read_throughputs
 from kilowait.synth import gavel_jobs
 
 __all__ = ["POLICIES", "PUBLISHED", "RATES", "mean_hours", "results", "text", "work_at"]

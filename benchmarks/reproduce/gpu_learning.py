@@ -28,16 +28,18 @@ import kilowait as kw
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.parallel_tasks import run_parallel
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.linear_gpu.train import best_policy
+from kilowait.agents.evolution.gpu import GpuSearchSettings, best_policy
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation import by_priority
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.evaluate_gpu import BASELINES, simulate_to_end
 from kilowait.experiments.gpu_options import run_speeds
-from kilowait.experiments.train_gpu import GpuTraining, train_gpu_agent
-from kilowait.experiments.train_rl import RLTraining, train_network
+from kilowait.experiments.training.evaluate import BASELINES, simulate_to_end
+from kilowait.experiments.training.linear import GpuTrainer, GpuTraining
+from kilowait.experiments.training.network import train_network
+from kilowait.experiments.training.rl_settings import RLTraining
+from kilowait.experiments.training.trainer import TrainingRun
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth import gpu_workload
@@ -119,8 +121,9 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     if algo == "cma-es":
         settings = GpuTraining(**{"seed": seed, **SEARCH, **overrides})
-        agent, _ = train_gpu_agent(workload(load, jobs), cluster, settings, trace=f"load {load}")
-        return agent.save(stem.with_name(stem.name + ".json"))
+        agent, _ = GpuTrainer(settings).train(workload(load, jobs), cluster, TrainingRun(f"load {load}"))
+        path: Path = agent.save(stem.with_name(stem.name + ".json"))
+        return path
     hyperparameters = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **overrides.pop("hyperparameters", {})}
     training = RLTraining(
         **{
@@ -153,10 +156,10 @@ def evaluate_policies(load: float, folder: Path, *, jobs: int = JOBS, window_job
     output = {}
     for rule in BASELINES:
         for migrate in (False, True):
-            best = best_policy(
-                split(all_jobs).train, cluster, policies=(rule,), migrate=(migrate,), window_jobs=window_jobs,
-                speeds=lambda some: run_speeds("auto", some, cluster),
-            )  # fmt: skip
+            settings = GpuSearchSettings(
+                seed=0, window_jobs=window_jobs, speeds=lambda some: run_speeds("auto", some, cluster)
+            )
+            best = best_policy(split(all_jobs).train, cluster, settings, policies=(rule,), migrate=(migrate,))
             types, placement = best.provenance["gpu_type_order"], best.provenance["placement"]
             name = f"{rule}, {types}, {placement}{', moved' if migrate else ''}"
             options_of_run = {"gpu_type_order": types, "placement": placement, "migrate": migrate}

@@ -36,7 +36,7 @@ from kilowait.energy.power import (
     PowerModel,
     with_measured_power,
 )
-from kilowait.experiments.predicted_power import POWER_MODEL_PREDICTOR, with_predicted_watts
+from kilowait.experiments.predictors import POWER_MODEL_PREDICTOR, with_predicted_watts
 from kilowait.jobs import JobTable
 from kilowait.units import format_duration
 

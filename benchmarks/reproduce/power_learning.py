@@ -17,10 +17,14 @@ import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
+from kilowait.agents.evolution.power import PowerObjective, PowerSearchSettings, SlowdownLimit
+from kilowait.agents.evolution.search import train_linear_agent
 from kilowait.cluster import Cluster
-from kilowait.envs.power.power_setup import PowerConfig
-from kilowait.experiments.evaluate_power import (
+from kilowait.envs.power_setup import PowerConfig
+from kilowait.experiments.power import PowerContext, make_power_context
+from kilowait.experiments.scenario_inputs import rescale_to_load
+from kilowait.experiments.settings import PowerSettings
+from kilowait.experiments.training.power_evaluation import (
     MetricRows,
     control_grid,
     hand_tuned_baselines,
@@ -30,9 +34,6 @@ from kilowait.experiments.evaluate_power import (
     pareto_names,
     window_metrics,
 )
-from kilowait.experiments.power import PowerSettings, make_power_context
-from kilowait.experiments.power_context import PowerContext
-from kilowait.experiments.scenario_inputs import rescale_to_load
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 from kilowait.units import format_duration
@@ -117,19 +118,17 @@ def evaluated(
         tuned = least_within_slowdown(validated, allowed)
         agents = []
         for seed in seeds:
-            agent, _ = train_linear_power(
-                train,
-                validation,
-                cluster,
-                PowerConfig(power.model, power_controls=power_controls),
+            config = PowerConfig(power.model, power_controls=power_controls)
+            settings = PowerSearchSettings(
                 seed=seed,
-                sla=SlowdownLimit(constraint, rule),
+                slowdown_limit=SlowdownLimit(constraint, rule),
                 generations=generations,
                 population=POPULATION,
                 windows=WINDOWS,
                 window_jobs=window_jobs,
             )
-            agent = agent.bind_power(PowerConfig(power.model, power_controls=power_controls))
+            agent, _ = train_linear_agent(PowerObjective(train, validation, cluster, config, settings))
+            agent = agent.bind_power(config)
             rows = _evaluate_agent(agent, _windows(test, window_jobs), cluster, power, power_controls)
             margin, to_tuned = (pareto_margin(rows, hand_tuned), pareto_margin(rows, {tuned: hand_tuned[tuned]}))
             agents.append(

@@ -14,7 +14,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
-from kilowait.experiments.evaluate_predictors import evaluate_predictors, history_of
+from kilowait.experiments.prediction.evaluation import evaluate_predictors, history_of
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel
 from kilowait.predict.targets import target_of

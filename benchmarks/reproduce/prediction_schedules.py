@@ -27,11 +27,11 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait import agents
 from kilowait.agents.evolution.search import mean_bsld
-from kilowait.agents.linear_batch.agent import load_linear_agent
+from kilowait.agents.linear_batch import load_linear_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyScores, pairwise_tests, split
-from kilowait.experiments.predicted_runtimes import with_predicted_runtimes, with_requests
+from kilowait.experiments.predictors import with_predicted_runtimes, with_requests
 from kilowait.jobs import JobTable
 
 __all__ = ["measure", "result", "text"]
@@ -63,9 +63,9 @@ def agent_of(
     if not cache_path.exists():
         parts = split(jobs, validation=0.1)
         start_time = time.perf_counter()
-        agent, _ = agents.train_linear_batch(
-            parts.train, parts.validation, workload(path)[1], seed=seed, trace=path, threads=threads
-        )
+        settings = agents.BatchSearchSettings(seed=seed, trace=path, threads=threads)
+        objective = agents.BatchObjective(parts.train, parts.validation, workload(path)[1], settings)
+        agent, _ = agents.train_linear_agent(objective)
         time_path.write_text(f"{time.perf_counter() - start_time:.1f}\n", encoding="ascii")
         agent.save(cache_path)
     return load_linear_agent(cache_path), float(time_path.read_text("ascii"))

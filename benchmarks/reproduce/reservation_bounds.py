@@ -28,13 +28,13 @@ from benchmarks.reproduce.batch_learning import LOGS, RULES, workload
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
 from kilowait.agents.evolution.search import mean_bsld
-from kilowait.agents.linear_batch.agent import LinearAgent, default_weights
+from kilowait.agents.linear_batch import LinearAgent, default_weights
 from kilowait.cluster import Cluster
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
-from kilowait.experiments.predicted_runtimes import first_replay
+from kilowait.experiments.predictors import first_replay
 from kilowait.jobs import JobTable
-from kilowait.predict.runtime_predictions import predict_runtimes
+from kilowait.predict.walk_forward import predict_runtimes
 from kilowait.rng import stream
 
 __all__ = ["simulate_window", "text"]

@@ -37,8 +37,9 @@ from kilowait import agents
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.comparison import split
-from kilowait.experiments.resume_checks import can_resume
-from kilowait.experiments.train_rl import RLTraining, train_network
+from kilowait.experiments.training.network import train_network
+from kilowait.experiments.training.resume_checks import can_resume
+from kilowait.experiments.training.rl_settings import RLTraining
 from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator
 
@@ -153,10 +154,9 @@ def run_cell(cell: Cell, plan: Plan, folder: Path) -> str:
         state = folder / f"{cell}.training"
         if cell.task == "cma-es":
             checkpoints = agents.CheckpointDir(state, resume=can_resume(state))
-            agent, _ = agents.train_linear_batch(
-                parts.train, parts.validation, machine, seed=cell.seed, trace=path, synthetic_mix=mix,
-                checkpoint_dir=checkpoints, **plan.search,
-            )  # fmt: skip
+            settings = agents.BatchSearchSettings(seed=cell.seed, trace=path, **plan.search)
+            objective = agents.BatchObjective(parts.train, parts.validation, machine, settings, synthetic_mix=mix)
+            agent, _ = agents.train_linear_agent(objective, checkpoint_dir=checkpoints)
             agent.save(folder / f"{cell}.json")
         else:
             training = RLTraining(**{**PPO, "algo": cell.task, "seed": cell.seed, "total_timesteps": plan.steps})

@@ -155,10 +155,10 @@ def _policy_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
 
 def _network_s(queue_window: int, queue: int, nodes: int, seconds: float) -> float:
     """Seconds per decision of a network in the engine, until the last small job has started."""
-    from kilowait.agents.network_policies.batch import engine_weights
+    from kilowait.agents.network_policies import engine_weights
     from kilowait.agents.networks import network
-    from kilowait.envs.kernels.network_inference import inference_kernel
-    from kilowait.envs.vector_env import BatchVectorEnv
+    from kilowait.envs.batch_env import BatchVectorEnv
+    from kilowait.envs.kernels.inline_network import inference_kernel
 
     probes = max(8, 4096 // queue)
     jobs = standing_queue(queue, nodes, probes)

@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.speed.measurement import BenchResult
 from kilowait.cluster import Cluster
-from kilowait.experiments.evaluate_predictors import history_of
-from kilowait.predict.conformal import fit
+from kilowait.experiments.prediction.evaluation import history_of
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
+from kilowait.predict.predictor import fit
 from kilowait.synth import lublin
 
 __all__ = ["predictor_speeds"]

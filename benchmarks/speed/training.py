@@ -23,7 +23,7 @@ ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
 
 
 def _vector(copies: int, *, queue_window: int, threads: int | None = None, **env_options: Any) -> Any:
-    from kilowait.envs.vector_env import BatchVectorEnv
+    from kilowait.envs.batch_env import BatchVectorEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
     return BatchVectorEnv(
@@ -44,7 +44,7 @@ def batched_steps_per_s(*, copies: int = 1024, queue_window: int = 128, seconds:
 
 def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
     """The same for `kilowait/Gpu-v0` with default settings, on gpu-mixed: first job that fits, default placement."""
-    from kilowait.envs.gpu.vector_env import GpuVectorEnv
+    from kilowait.envs.gpu_env import GpuVectorEnv
     from kilowait.experiments.gpu_options import run_speeds
     from kilowait.synth import gpu_workload
 
@@ -76,7 +76,7 @@ def _stepped(vec: Any, copies: int, seconds: float) -> float:
 
 def single_steps_per_s(*, queue_window: int = 128, seconds: float = 2.0) -> float:
     """Steps a second of one environment through Gymnasium's interface."""
-    from kilowait.envs.env import BatchEnv
+    from kilowait.envs.batch_env import BatchEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
     env = BatchEnv(jobs=jobs, cluster=kw.Cluster.from_nodes(NODES), queue_window=queue_window)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kilowait.engine.simulator import Simulator
     from kilowait.evaluation import fairness, gpu_metrics, metrics
     from kilowait.evaluation.comparison import Comparison, cut_windows, split
-    from kilowait.experiments.compare import compare
-    from kilowait.experiments.evaluate import evaluate
-    from kilowait.experiments.predicted_runtimes import with_predicted_runtimes as predict_runtimes
-    from kilowait.experiments.train import train
+    from kilowait.experiments.comparison.compare import compare
+    from kilowait.experiments.predictors import with_predicted_runtimes as predict_runtimes
+    from kilowait.experiments.training.evaluate import evaluate
+    from kilowait.experiments.training.train import train
     from kilowait.jobs import ExecutionLog, JobTable
     from kilowait.policies import policy, simulate
     from kilowait.report import write_report
@@ -38,7 +38,7 @@ _HOME = {
     "Policy": "engine.policy",
     "RunInputs": "engine.policy",
     "account_energy": "energy",
-    "predict_runtimes": "experiments.predicted_runtimes:with_predicted_runtimes",
+    "predict_runtimes": "experiments.predictors:with_predicted_runtimes",
     "write_report": "report",
     "Cluster": "cluster",
     "JobTable": "jobs",
@@ -54,9 +54,9 @@ _HOME = {
     "SleepPolicy": "cluster",
     "Speeds": "cluster.gpu_speeds",
     "View": "engine.interface",
-    "compare": "experiments.compare",
+    "compare": "experiments.comparison.compare",
     "cut_windows": "evaluation.comparison",
-    "evaluate": "experiments.evaluate",
+    "evaluate": "experiments.training.evaluate",
     "fairness": "evaluation",
     "gpu_metrics": "evaluation",
     "load_agent": "agents",
@@ -69,7 +69,7 @@ _HOME = {
     "rescale_load": "synth",
     "simulate": "policies",
     "split": "evaluation.comparison",
-    "train": "experiments.train",
+    "train": "experiments.training.train",
     "write_trace": "traces",
 }
 

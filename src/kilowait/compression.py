@@ -18,8 +18,6 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["decompressed", "default_limit", "parse_size", "size_text"]
-
 _PIECE = 1 << 22
 _DICTIONARY = 1 << 26
 """Memory that xz may use for its dictionary, even if the limit is smaller."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["csv_cell", "guarded", "unguarded"]
-
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _QUOTED = re.compile(r'[",;\t\r\n]')
 

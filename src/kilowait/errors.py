@@ -10,6 +10,7 @@
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
     ├── ChoiceError           a scheduler asked for an impossible action; names job, time, reason
     ├── LockError             an output folder is being written by another process, or cannot be locked
+    ├── TrainingError         a training failed: names the update, the cause and the last good checkpoint
     ├── NoProgressError       a policy starts no waiting job although nothing runs; names job, request, policy
     ├── MeterError            a power meter or a web service cannot be read: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
@@ -21,20 +22,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from kilowait.installation import install_command
-
-__all__ = [
-    "ChoiceError",
-    "ClusterError",
-    "InputError",
-    "KilowaitError",
-    "LockError",
-    "MeterError",
-    "MissingExtraError",
-    "NoProgressError",
-    "TableError",
-    "TraceError",
-    "UnknownNameError",
-]
 
 
 class KilowaitError(Exception):
@@ -63,6 +50,10 @@ class ChoiceError(KilowaitError):
 
 class LockError(KilowaitError):
     """An output folder is being written by another process, or its lock file cannot be created."""
+
+
+class TrainingError(KilowaitError, RuntimeError):
+    """Training failed: names the update, the cause and the last good checkpoint."""
 
 
 class NoProgressError(KilowaitError):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["install_command"]
-
 
 def install_command(extra: str) -> str:
     """The pip command that installs an extra (``learn``) the way kilowait was installed.

@@ -11,8 +11,6 @@ import numpy as np
 
 from kilowait.errors import InputError
 
-__all__ = ["stream"]
-
 
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the generator of the stream `name` under `seed`; streams are independent of each other.

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Gaps", "Series", "WEEK_S"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Gaps = Literal["error", "hold", "interpolate"]

@@ -7,8 +7,6 @@ import re
 
 from kilowait.errors import InputError
 
-__all__ = ["format_duration", "parse_duration"]
-
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d*)?))?")
 _SUFFIX = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -72,3 +70,15 @@ def format_duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours} h {minutes} min"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def short_duration(seconds: float) -> str:
+    """A duration that `parse_duration` reads, in the largest unit of which it is a whole number.
+
+    >>> [short_duration(s) for s in (30.0, 0.5, 5400.0, 14400.0)]
+    ['30s', '0.5s', '90m', '4h']
+    """
+    for suffix in ("w", "d", "h", "m"):
+        if seconds > 0 and seconds % _SUFFIX[suffix] == 0:
+            return f"{seconds / _SUFFIX[suffix]:g}{suffix}"
+    return f"{seconds:g}s"

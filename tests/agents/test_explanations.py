@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import kilowait as kw
+from kilowait.agents import integrated_gradients
 from kilowait.agents.explanations import TYPICAL_DECISIONS, explain_linear_agent, typical_decisions
-from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
+from kilowait.agents.integrated_gradients import attribute, explain_network, record_decisions
+from kilowait.agents.linear_batch import FEATURES, LinearAgent
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.rl import integrated_gradients
-from kilowait.agents.rl.integrated_gradients import attribute, explain_network, record_decisions
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.envs.batch_env import BatchVectorEnv
 from tests.envs.workloads import crowded
 
 NODES = 16

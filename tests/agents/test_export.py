@@ -12,9 +12,9 @@ import torch
 import kilowait as kw
 from kilowait.agents.export import FORMATS, OPSET, export_network
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.rl.distributions import greedy_actions
-from kilowait.envs.gpu.vector_env import GpuVectorEnv
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.agents.networks.heads import greedy_actions
+from kilowait.envs.batch_env import BatchVectorEnv
+from kilowait.envs.gpu_env import GpuVectorEnv
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.synth import gpu_workload
 

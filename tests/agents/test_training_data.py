@@ -5,7 +5,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents.training_data import SyntheticMix, joined_table
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.envs.batch_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 

@@ -15,7 +15,7 @@ from benchmarks.reproduce.gpu_packing import RULES, Kinds, Nodes, used_after_eac
 from benchmarks.reproduce.max_min_shares import max_min_shares
 from scipy.optimize import linprog
 
-from kilowait.cluster.gpu_throughputs import Throughputs, read_throughputs
+from kilowait.cluster.gpu_catalogue import Throughputs, read_throughputs
 from kilowait.errors import InputError
 
 

@@ -17,7 +17,7 @@ from benchmarks.reproduce.power_budget import (
 )
 
 import kilowait as kw
-from kilowait.experiments.predicted_power import with_predicted_watts
+from kilowait.experiments.predictors import with_predicted_watts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scheduling-with-predictions.md"
 

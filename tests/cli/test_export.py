@@ -4,10 +4,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from kilowait.agents.network_policies.batch import settings_to_dict
-from kilowait.agents.networks import network
-from kilowait.agents.rl import save_network
-from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.agents.network_policies import settings_to_dict
+from kilowait.agents.networks import network, save_network
+from kilowait.envs.batch_env import DecisionSettings
 
 
 @pytest.fixture

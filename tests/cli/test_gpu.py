@@ -89,14 +89,14 @@ def settings_for(policy):
 
 def test_saved_cells_keep_their_allocations(kilowait, tmp_path, monkeypatch):
     """A resumed comparison reads finished runs with their allocations."""
-    from kilowait.experiments import comparison_plan
+    from kilowait.experiments.comparison import compare as comparison_plan
 
     def broken(*_, **__):
         raise KeyboardInterrupt
 
     args = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
     with monkeypatch.context() as patched:
-        patched.setattr(comparison_plan, "comparison_of", broken)
+        patched.setattr(comparison_plan, "Comparison", broken)
         assert kilowait(*args).status == 130
     result = kilowait(*args)
     assert "2 of 2 runs were read from the folder" in result.err

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
-from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.scenario import Scenario
-from kilowait.experiments.window_options import WindowOptions
+from kilowait.experiments.comparison.compare import prepare, run
+from kilowait.experiments.comparison.plan import ComparisonPlan, WindowOptions
+from kilowait.experiments.policies import make_policy_configs
+from kilowait.experiments.settings import Scenario
 from kilowait.files import output_lock
 
 TRACE = "lublin:600:32:0.9:7"

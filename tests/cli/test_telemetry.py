@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.experiments.power import PowerSettings, make_power_context
+from kilowait.experiments.power import make_power_context
+from kilowait.experiments.settings import PowerSettings
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace

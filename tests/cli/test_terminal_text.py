@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from kilowait.cli import console, main
-from kilowait.cli.escapes import escaped, escaped_line
+from kilowait.cli.terminal import escaped, escaped_line
 
 NASTY = "a\x1b]0;t\x07\x9b31m\x7f\u202eb\u2028c\rd"
 SHOWN = r"a\x1b]0;t\x07\x9b31m\x7f\u202eb\u2028c\rd"

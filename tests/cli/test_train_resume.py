@@ -1,6 +1,5 @@
 """kilowait train --algo cma-es: killed and resumed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,6 +7,8 @@ import sys
 import time
 
 import pytest
+
+from kilowait.agents.evolution.checkpoint import FORMAT
 
 TRACE = "lublin:1200:32:0.95:7"
 SMALL = ("--population", "6", "--windows", "4", "--window", "100")
@@ -26,14 +27,14 @@ def test_resumed_training_gives_the_same_agent(kilowait, tmp_path):
     )
     try:
         deadline = time.monotonic() + 120
-        while not (state.exists() and json.loads(state.read_text())["state"]["history"]):
+        while not (state.exists() and FORMAT.read(state)["history"]):
             assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
             time.sleep(0.01)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
     assert process.returncode == -signal.SIGKILL and not killed.exists()
-    assert 0 < len(json.loads(state.read_text())["state"]["history"]) < 40
+    assert 0 < len(FORMAT.read(state)["history"]) < 40
     refused = kilowait(*train_args(killed))
     takeover, error = refused.err.splitlines()
     assert takeover.startswith(f"took over the lock of {killed} from user ") and f"process {process.pid}" in takeover
@@ -61,5 +62,5 @@ def test_resume_with_another_log_or_seed_is_refused(kilowait, tmp_path):
     other_log = [arg.replace(":7", ":8") for arg in train_args(out, "1")]
     result = kilowait(*other_log, "--resume")
     assert result.status == 2 and "was started with training jobs 720" in result.err.splitlines()[-1]
-    assert "started with seed 0, and this is 5" in kilowait(*train_args(out, "1"), "--resume", "--seed", "5").err
+    assert "started with seed 0, not 5" in kilowait(*train_args(out, "1"), "--resume", "--seed", "5").err
     assert (out / "agent.json").read_bytes() == before

@@ -124,7 +124,7 @@ def test_invalid_checkpoints_are_reported_and_kept(kilowait, tmp_path):
         assert result in kilowait(*args, "--resume").err.splitlines()[-1]
         assert state.read_bytes() == broken
     state.write_bytes(good)
-    assert "algorithm 'ppo'" in kilowait(*args, "--resume", "--algo", "a2c").err
+    assert "algorithm ppo, not a2c" in kilowait(*args, "--resume", "--algo", "a2c").err
     hot = tmp_path / "hot.toml"
     hot.write_text("[hyperparameters]\nlearning_rate = 1e30\n")
     result = kilowait(

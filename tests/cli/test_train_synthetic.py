@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kilowait.experiments.fit_generator import fit_folder
+from kilowait.experiments.generators import fit_folder
 from kilowait.experiments.scenario_inputs import read_workload
 
 TRACE = "lublin:1200:32:0.95:7"

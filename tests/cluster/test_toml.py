@@ -12,7 +12,7 @@ from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.cluster.presets import PRESETS
 from kilowait.cluster.toml import to_dict
 from kilowait.errors import ClusterError, KilowaitError, UnknownNameError
-from kilowait.files.toml_file import to_toml
+from kilowait.files.documents import to_toml
 
 WHOLE = """
 name = "site"

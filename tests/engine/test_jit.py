@@ -11,10 +11,20 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 
 from kilowait.engine import jit_entry
 from kilowait.engine.kernels import event_loop
-from kilowait.engine.kernels.jit import assume_nonnegative, cache_folder, is_compiled, memmove, without_refcount
+from kilowait.engine.kernels.jit import (
+    assume_nonnegative,
+    cache_folder,
+    compile_entry,
+    is_compiled,
+    maybe_inline,
+    memmove,
+    specialize,
+    without_refcount,
+)
 from tests.engine.stepwise_policy import INTERPRETED
 
 
@@ -242,3 +252,49 @@ def test_without_any_folder_nothing_is_kept(tmp_path: Path) -> None:
         env={**os.environ, "KILOWAIT_CACHE_DIR": str(tmp_path / "cache")},
     )
     assert works(done) and "compiles anew" in done.stderr
+
+
+# -- inner kernels ---------------------------------------------------------------------------------
+
+
+@maybe_inline
+def difference(first: int, second: int) -> int:
+    if first == second:
+        raise ValueError("no difference")
+    return first - second
+
+
+@numba.njit
+def call_difference(number: int) -> int:
+    return difference(number, 1) + difference(number, np.int32(2))
+
+
+def new_array(size: int) -> Any:
+    return np.zeros(size)
+
+
+def other_array(size: int) -> Any:
+    return np.ones(size)
+
+
+def test_an_inner_kernel_is_compiled_once_for_all_whole_numbers() -> None:
+    assert call_difference(7) == 11
+    assert INTERPRETED or len(difference.overloads) == 1  # type: ignore[attr-defined]
+
+
+def test_an_error_of_an_inner_kernel_reaches_python() -> None:
+    with pytest.raises(ValueError, match="no difference"):
+        call_difference(2)
+
+
+@COMPILED
+def test_a_kernel_that_makes_arrays_must_say_so() -> None:
+    signature = numba.float64[::1](numba.int64)
+    with pytest.raises(NumbaError, match="zeros"):
+        compile_entry(new_array, signature)
+    assert compile_entry(other_array, signature, allocates=True)(3).tolist() == [1, 1, 1]
+
+
+def test_replaced_calls_must_exist() -> None:
+    with pytest.raises(NameError, match="calls no nothing; give replacements of functions that it calls"):
+        specialize(difference, nothing=difference)

@@ -10,7 +10,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import PowerControls, SleepPolicy
-from kilowait.engine import initial_state_with_power_controls, jit_entry_with_power_controls, simulator
+from kilowait.engine import jit_entry, power_initial_state
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
@@ -40,10 +40,10 @@ def steps_of(log: ExecutionLog) -> list[tuple[float, int, int, int]]:
 
 
 def test_no_compilation_is_announced_when_the_kernel_is_in_the_cache(caplog: pytest.LogCaptureFixture) -> None:
-    jit_entry_with_power_controls.compiled_power_kernel("run")
-    jit_entry_with_power_controls.compiled_power_kernel.cache_clear()
+    jit_entry.compiled_kernel("run", power=True)
+    jit_entry.compiled_kernel.cache_clear()
     caplog.clear()
-    jit_entry_with_power_controls.compiled_power_kernel("run")
+    jit_entry.compiled_kernel("run", power=True)
     assert "compiling" not in caplog.text
 
 
@@ -139,7 +139,7 @@ def test_a_budget_is_never_exceeded() -> None:
 def test_node_change_buffer_grows_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
     expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
-    monkeypatch.setattr(initial_state_with_power_controls, "NODE_CHANGES", 60)
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 60)
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
     assert len(steps_of(log)) > 60
@@ -214,14 +214,14 @@ def test_shared_nodes_do_not_sleep() -> None:
 
 
 def test_burst_of_wake_ups_fits_the_node_change_buffer(monkeypatch):
-    monkeypatch.setattr(initial_state_with_power_controls, "NODE_CHANGES", 0)
-    kept = simulator.with_larger_node_change_buffer
+    monkeypatch.setattr(power_initial_state, "NODE_CHANGES", 0)
+    kept = power_initial_state.with_larger_node_change_buffer
 
     def checked(state):
         assert int(state.power_control_state["node_changes"][0]) <= len(state.node_changes)
         return kept(state)
 
-    monkeypatch.setattr(simulator, "with_larger_node_change_buffer", checked)
+    monkeypatch.setattr(power_initial_state, "with_larger_node_change_buffer", checked)
     for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
         burst = 100
         submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])

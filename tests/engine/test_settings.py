@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kilowait.engine.kernels.state import UNLIMITED
-from kilowait.engine.settings import Settings
+from kilowait.engine.settings import UNLIMITED, Settings
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 
 

@@ -10,10 +10,9 @@ from gymnasium.vector import AutoresetMode
 import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.envs import Feature, RewardTerm
-from kilowait.envs.env import BatchEnv
-from kilowait.envs.gpu.vector_env import GpuVectorEnv
-from kilowait.envs.power.vector_env import EnergyVectorEnv
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.envs.batch_env import BatchEnv, BatchVectorEnv
+from kilowait.envs.energy_env import EnergyVectorEnv
+from kilowait.envs.gpu_env import GpuVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import gpu_workload
 from tests.envs.workloads import crowded
@@ -288,7 +287,7 @@ def test_wrong_results_of_a_feature(function, message):
 
 
 def test_run_policy_shows_the_custom_features():
-    from kilowait.envs.rollout import run_policy
+    from kilowait.envs.batch_env import run_policy
 
     jobs = crowded(40, 2)
     expected = kw.simulate(jobs, MACHINE, "sjf", "easy", backfill_order="saf").jobs()["start_s"]

@@ -8,10 +8,10 @@ from kilowait.cluster import Cluster, Outage, PowerControls
 from kilowait.engine.policy import Policy, RunInputs
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import external_policy
+from kilowait.envs.batch_env import external_policy
 from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.policy_names import resolve_policy
+from kilowait.experiments.policies import resolve_policy
 from tests.envs.workloads import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)

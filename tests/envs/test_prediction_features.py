@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.batch_env import BatchVectorEnv, DecisionSettings
+from kilowait.envs.observation_spec import ENERGY_FEATURES as OF_ENERGY
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, prediction_features
-from kilowait.envs.power.observation_spec import FEATURES as OF_ENERGY
-from kilowait.envs.power.observation_spec import feature_names
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.envs.observation_spec import energy_feature_names as feature_names
 from kilowait.errors import InputError
-from tests.envs.power.workloads import energy, quiet
+from tests.envs.energy_workloads import energy, quiet
 
 NAN = float("nan")
 

@@ -6,10 +6,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from kilowait.cluster import Cluster
-from kilowait.envs.gpu.vector_env import GpuVectorEnv
-from kilowait.envs.power.vector_env import EnergyVectorEnv
+from kilowait.envs.batch_env import BatchVectorEnv
+from kilowait.envs.energy_env import EnergyVectorEnv
+from kilowait.envs.gpu_env import GpuVectorEnv
 from kilowait.envs.preferences import preference_grid, weights_from
-from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from tests.envs.workloads import crowded
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.evaluation.fairness import fairness
+from kilowait.evaluation.metrics import fairness
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.example_logs import NEVER, example_log
 

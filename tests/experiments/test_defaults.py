@@ -11,8 +11,8 @@ import pytest
 import kilowait as kw
 from kilowait.cli import main
 from kilowait.evaluation.storage import load_run
-from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
+from kilowait.experiments.scenario import prepare_scenario, run_scenario
+from kilowait.experiments.settings import PowerSettings, Scenario
 
 SCENARIOS = {
     "batch": Scenario("lublin:300:64:0.95:3"),
@@ -71,9 +71,8 @@ def test_evaluation_has_the_defaults_of_simulate(name: str) -> None:
 def test_environments_have_the_defaults_of_simulate() -> None:
     """An agent that always chooses the oldest waiting job gives the log of fcfs."""
     pytest.importorskip("gymnasium")
-    from kilowait.envs.batched_sim import DecisionSettings
-    from kilowait.envs.gpu.rollout import run_gpu_policy
-    from kilowait.envs.rollout import run_policy
+    from kilowait.envs.batch_env import DecisionSettings, run_policy
+    from kilowait.envs.gpu_env import run_gpu_policy
 
     workload, cluster, _ = prepare_scenario(SCENARIOS["batch"])
     settings = DecisionSettings(backfill_order="fcfs")
@@ -116,7 +115,7 @@ def test_default_backfilling_is_easy() -> None:
 
 def test_simulate_and_compare_take_defaults_from_the_settings() -> None:
     """Arguments that are settings default to None or are passed by name to the settings object."""
-    for module, function in (("policies/simulation.py", "simulate"), ("experiments/compare.py", "compare")):
+    for module, function in (("policies/simulation.py", "simulate"), ("experiments/comparison/compare.py", "compare")):
         source = Path(kw.__file__).parent / module
         tree = ast.parse(source.read_text(encoding="utf-8"))
         found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)

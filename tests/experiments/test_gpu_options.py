@@ -12,8 +12,9 @@ import kilowait as kw
 from kilowait.cluster.gpu_speeds import SPEED_SOURCES, gpu_types, measured_speeds
 from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
-from kilowait.experiments.gpu_options import GpuOptions, gpu_type_energy, speed_sources_text, speeds_for
-from kilowait.experiments.scenario import Scenario, run_scenario
+from kilowait.experiments.gpu_options import gpu_type_energy, speed_sources_text, speeds_for
+from kilowait.experiments.scenario import run_scenario
+from kilowait.experiments.settings import GpuOptions, Scenario
 from kilowait.policies.simulation import gpu_settings_for
 from kilowait.synth import gavel_jobs, gpu_workload
 

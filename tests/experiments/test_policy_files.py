@@ -8,8 +8,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.policy_names import resolve_policy
-from kilowait.experiments.scenario import Scenario, run_scenario
+from kilowait.experiments.policies import resolve_policy
+from kilowait.experiments.scenario import run_scenario
+from kilowait.experiments.settings import Scenario
 
 TEXT = """
 import kilowait as kw

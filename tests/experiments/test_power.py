@@ -11,12 +11,13 @@ import pytest
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
-from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, prepare_control_comparison, run, save
-from kilowait.experiments.comparison_results import summarize_comparison
-from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.power import PowerSettings, make_power_context, with_power
-from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.experiments.window_options import WindowOptions
+from kilowait.experiments.comparison.compare import prepare, prepare_control_comparison, run, save
+from kilowait.experiments.comparison.plan import ComparisonPlan, WindowOptions
+from kilowait.experiments.comparison.results import summarize_comparison
+from kilowait.experiments.policies import make_policy_configs
+from kilowait.experiments.power import make_power_context, with_power
+from kilowait.experiments.scenario import run_scenario
+from kilowait.experiments.settings import PowerSettings, Scenario
 from kilowait.jobs import JobTable
 
 TRACE = "lublin:300:32:0.7:1"
@@ -143,9 +144,9 @@ def test_single_run_is_accounted(settings):
 def test_windows_have_the_start_date_of_the_log(settings):
     """The start is that of the log, not of each window."""
     prepared = prepare(plan(settings, "none"))
-    zero = prepared.workloads[0].jobs.meta["unix_start_s"]
+    zero = prepared.cases[0].workload.jobs.meta["unix_start_s"]
     assert {window.jobs.meta["unix_start_s"] for window in prepared.cases[0].windows} == {zero}
-    submit = prepared.workloads[0].jobs["submit_s"]
+    submit = prepared.cases[0].workload.jobs["submit_s"]
     assert 0 <= zero + float(submit.min()) - 1641081600.0 < 1 and zero == int(zero)
 
 

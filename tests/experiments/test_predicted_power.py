@@ -7,11 +7,12 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
-from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.power import PowerSettings
-from kilowait.experiments.predicted_power import POWER_MODEL_PREDICTOR, with_predicted_watts
-from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
+from kilowait.experiments.comparison.compare import prepare, run
+from kilowait.experiments.comparison.plan import ComparisonPlan
+from kilowait.experiments.policies import make_policy_configs
+from kilowait.experiments.predictors import POWER_MODEL_PREDICTOR, with_predicted_watts
+from kilowait.experiments.scenario import prepare_scenario, run_scenario
+from kilowait.experiments.settings import PowerSettings, Scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
 

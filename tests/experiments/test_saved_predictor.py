@@ -9,16 +9,15 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments.comparison_plan import ComparisonPlan, prepare
-from kilowait.experiments.policy_configs import make_policy_configs
-from kilowait.experiments.predicted_runtimes import first_replay, with_predicted_runtimes
-from kilowait.experiments.saved_predictor import saved_predictor
-from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
-from kilowait.experiments.window_options import WindowOptions
-from kilowait.predict.conformal import fit
+from kilowait.experiments.comparison.compare import prepare
+from kilowait.experiments.comparison.plan import ComparisonPlan, WindowOptions
+from kilowait.experiments.policies import make_policy_configs
+from kilowait.experiments.predictors import first_replay, saved_predictor, with_predicted_runtimes
+from kilowait.experiments.scenario import prepare_scenario, run_scenario
+from kilowait.experiments.settings import Scenario
 from kilowait.predict.dataset import make_dataset
 from kilowait.predict.models import PredictionModel
-from kilowait.predict.predictor import load
+from kilowait.predict.predictor import fit, load
 from kilowait.traces import write_trace
 from tests.predict.example_logs import DAY, repetitive_log
 
@@ -101,9 +100,9 @@ def test_runs_and_comparisons_report_leakage(predictor, folder):
     configs = make_policy_configs("saf", "easy", clairvoyant=False, users=True)
     scenario = Scenario(trace, cluster="nodes:4", runtime_predictor=predictor)
     test_split = prepare(ComparisonPlan((scenario,), configs, WindowOptions(windows=2, window_jobs=150, split="test")))
-    assert not any("evaluated jobs" in note for note in test_split.notes[0])
+    assert not any("evaluated jobs" in note for note in test_split.cases[0].notes)
     full_log = prepare(ComparisonPlan((scenario,), configs))
-    assert any("500 of the evaluated jobs" in note for note in full_log.notes[0])
+    assert any("500 of the evaluated jobs" in note for note in full_log.cases[0].notes)
 
 
 def test_invalid_folders_are_errors(predictor, folder):

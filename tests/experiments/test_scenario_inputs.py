@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.experiments import policy_names, scenario, scenario_inputs
-from kilowait.files.toml_file import to_toml
+from kilowait.experiments import policies as policy_names
+from kilowait.experiments import scenario, scenario_inputs
+from kilowait.files.documents import to_toml
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
 from kilowait.traces import trace_sha256
-from tests.traces.gpu import sample_files
-from tests.traces.gpu.test_alibaba import pai_folder
+from tests.traces.formats import sample_files
+from tests.traces.formats.test_alibaba import pai_folder
 
 JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
 

@@ -7,10 +7,9 @@ import os
 import pytest
 
 from kilowait.errors import InputError
+from kilowait.files.documents import MAX_DEPTH, parse_json, read_json_object, read_toml
 from kilowait.files.fields import Number, Record
-from kilowait.files.json_file import MAX_DEPTH, parse_json, read_json_object
 from kilowait.files.regular_file import member_path, open_regular, read_bytes, sha256
-from kilowait.files.toml_file import read_toml
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from kilowait.errors import LockError
 from kilowait.files import STALE_S, atomic_file, output_lock, partial_path, remove_leftovers, write_text
-from kilowait.files.process_identity import current_process
+from kilowait.files.lock_file import current_process
 
 HOLD = """
 import sys, time
@@ -160,7 +160,7 @@ def test_error_of_another_host_says_when_the_lock_is_stale(tmp_path):
 
 
 def test_lock_is_refreshed_while_it_is_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("kilowait.files.locks.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("kilowait.files.output.HEARTBEAT_S", 0.01)
     path = lock_file(tmp_path / "first", False)
     with output_lock(tmp_path / "first"):
         age(path, 1000)
@@ -331,3 +331,20 @@ def test_atomic_file_has_the_default_mode_and_follows_links(tmp_path):
 def test_long_names_can_be_locked_and_written(tmp_path, length):
     with output_lock(tmp_path / ("x" * length)):
         write_text(tmp_path / ("x" * length), "1")
+
+
+def test_a_folder_that_cannot_be_made_is_named_also_at_the_deadline(monkeypatch):
+    from types import SimpleNamespace
+
+    from kilowait.files import lock_file
+
+    readings = iter([0.0, 0.0])
+    clock = SimpleNamespace(monotonic=lambda: next(readings, 1e9), time=time.time, sleep=lambda seconds: None)
+    monkeypatch.setattr(lock_file, "time", clock)
+    monkeypatch.setattr(lock_file, "_write_new", _no_folder)
+    with pytest.raises(LockError, match="cannot be created"):
+        lock_file.create_lock(Path("/proc/.kilowait.kilowait-lock"), "/proc/kilowait")
+
+
+def _no_folder(path, content):
+    raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))

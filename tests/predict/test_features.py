@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.features import Features, feature_table, runtime_feature_meaning, select_columns
+from kilowait.predict.features import Features, feature_meaning, feature_table, select_columns
 from kilowait.predict.job_history import JobHistory, from_log
 from tests.predict.no_lookahead import leaking_features, random_log
 
@@ -100,9 +100,9 @@ def test_every_feature_has_a_meaning():
     jobs, times = random_log(0)
     table = features_of(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), times)
     for name in table.names:
-        assert runtime_feature_meaning(name)
+        assert feature_meaning(name)
     with pytest.raises(UnknownNameError, match="user_lost"):
-        runtime_feature_meaning("user_lost")
+        feature_meaning("user_lost")
 
 
 def test_invalid_jobs():

@@ -10,18 +10,14 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.boosting import BoostedTrees, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import make_dataset
-from kilowait.predict.fit import fit_until
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.job_history import from_log
-from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, predictions_of_models
-from kilowait.predict.walk_forward import RefitSchedule
+from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, TreeSettings, fit_until
+from kilowait.predict.walk_forward import RefitSchedule, predictions_of_models
 from tests.predict.example_logs import DAY, repetitive_log
 
-QUICK = {
-    "online": RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
-    "forest": ForestSettings(trees=10, leaves=31),
-    "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
-}
+SCHEDULE = RefitSchedule(every_s=DAY, jobs=600, min_jobs=50)
+QUICK = TreeSettings(ForestSettings(trees=10, leaves=31), BoostingSettings(trees=30, leaves=7, rate=0.2))
 RUNTIME = DEFAULT_MODELS["runtime"]
 LEARNED = tuple(name for name in RUNTIME if ":" in name or name == "random-forest")
 
@@ -31,7 +27,7 @@ def predictions_by_model(names, jobs, times, **options):
     return {
         predicted.model.text: predicted
         for predicted in predictions_of_models(
-            [PredictionModel.of(name) for name in names], dataset, **QUICK, **options
+            [PredictionModel.of(name) for name in names], dataset, online=SCHEDULE, settings=QUICK, **options
         )
     }
 
@@ -99,7 +95,7 @@ def test_save_and_load_boosted_trees(tmp_path):
     for fitted in (
         fit_random_forest(values, values[:, 0], ForestSettings(trees=5, features=1.0), seed=3),
         *(
-            fit_boosting(values, values[:, 0], Loss.of(text), QUICK["boosting"], seed=3)
+            fit_boosting(values, values[:, 0], Loss.of(text), QUICK.boosting, seed=3)
             for text in ("mean", "asymmetric:3")
         ),
     ):
@@ -117,7 +113,7 @@ def test_fit_until_uses_only_values_known_by_the_date():
     jobs = repetitive_log().with_columns(wait_s=np.full(900, 9999.0))
     dataset = make_dataset(jobs, from_log(jobs), 16)
     until_s = float(jobs["submit_s"][300])
-    fitted = fit_until(dataset, PredictionModel.of("forest"), until_s, QUICK["forest"])
+    fitted = fit_until(dataset, PredictionModel.of("forest"), until_s, QUICK.forest)
     assert fitted.jobs == int((dataset.target.known_s <= until_s).sum()) < 300
     with pytest.raises(InputError, match="is known for 0 jobs at the time of the fit.*longer log"):
         fit_until(dataset, PredictionModel.of("forest"), 0.0)
@@ -125,7 +121,7 @@ def test_fit_until_uses_only_values_known_by_the_date():
         fit_until(dataset, PredictionModel.of("last2"), until_s)
     with pytest.raises(InputError, match="one number and no distribution"):
         few = dataset.features.values[:1]
-        fit_until(dataset, PredictionModel.of("boosting:mean"), until_s, QUICK["boosting"]).distribution(
+        fit_until(dataset, PredictionModel.of("boosting:mean"), until_s, QUICK.boosting).distribution(
             few, few[0], few[0]
         )
 

@@ -12,14 +12,13 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.boosting import BoostingSettings
-from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
-from kilowait.predict.predictor import Predictor, load
-from kilowait.predict.runtime_predictions import OVERRUN, PLANNED
+from kilowait.predict.predictor import Predictor, fit, load
 from kilowait.predict.targets import energy, wait
+from kilowait.predict.walk_forward import OVERRUN, PLANNED
 from tests.predict.example_logs import DAY, repetitive_log
 
 SETTINGS = {"forest": ForestSettings(trees=10, leaves=31), "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2)}

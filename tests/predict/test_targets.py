@@ -10,14 +10,13 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import make_dataset
-from kilowait.predict.features import Features
+from kilowait.predict.features import Features, feature_meaning, features_for
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.job_history import JobHistory, from_log
-from kilowait.predict.models import PredictionModel, predictions_of_models
+from kilowait.predict.models import PredictionModel, TreeSettings
 from kilowait.predict.scores import score
-from kilowait.predict.target_features import feature_meaning, features_for
 from kilowait.predict.targets import energy, power, target_of, wait
-from kilowait.predict.walk_forward import RefitSchedule
+from kilowait.predict.walk_forward import RefitSchedule, predictions_of_models
 from tests.predict.example_logs import DAY, repetitive_log
 from tests.predict.no_lookahead import leaking_features, random_log, with_changed_future
 
@@ -129,7 +128,7 @@ def test_forest_learns_typical_energy():
             models,
             dataset,
             online=RefitSchedule(every_s=DAY, jobs=600, min_jobs=50),
-            forest=ForestSettings(trees=10, leaves=31),
+            settings=TreeSettings(ForestSettings(trees=10, leaves=31)),
         )
     }
     assert predicted["forest:accurate"].accuracy > max(predicted["last2"].accuracy, predicted["rate"].accuracy) + 0.05

@@ -11,8 +11,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.predict.boosting import BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.forest import ForestSettings, fit_forest
-from kilowait.predict.lightgbm import booster_of
-from kilowait.predict.tree_text import MAX_DEPTH, leaves_per_tree, validated_trees
+from kilowait.predict.tree_text import MAX_DEPTH, booster_of, leaves_per_tree, validated_trees
 
 
 def rows(count: int = 400) -> np.ndarray:

@@ -80,7 +80,7 @@ def test_errors_in_docs_fail_the_build(project, tmp_path, text):
 
 def pages(project: Path) -> list[Path]:
     top_level = [project / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-    return [page for page in (*top_level, *sorted((project / "docs").glob("*.md"))) if page.exists()]
+    return [page for page in (*top_level, *sorted((project / "docs").rglob("*.md"))) if page.exists()]
 
 
 def dead_links(page: Path) -> list[str]:
@@ -94,6 +94,16 @@ def dead_links(page: Path) -> list[str]:
 def test_relative_links_are_valid(project):
     dead_by_page = {page.name: links for page in pages(project) if (links := dead_links(page))}
     assert not dead_by_page
+
+
+@pytest.mark.parametrize("page", ["policy", "trace-format", "generator", "reward-term"])
+def test_extension_pages_name_at_most_three_files(project, page):
+    text = (project / "docs" / "contributing" / f"{page}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w/.]+)`(.*?) \|", text, re.MULTILINE)
+    assert 1 <= len(rows) <= 3
+    for path, remark in rows:
+        assert "(new)" in remark or (project / path).exists(), path
+        assert (project / path).parent.exists(), path
 
 
 def test_dead_links_are_detected(tmp_path):

@@ -101,10 +101,10 @@ def test_every_public_name_has_an_example() -> None:
 
 
 def test_unlisted_undocumented_and_examples_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "| `compare` | Runs. |\n\n```{eval-rst}\n.. autofunction:: kilowait.experiments.compare.compare\n```\n"
-    page += "| `x` | y |\n"
+    page = "| `compare` | Runs. |\n\n```{eval-rst}\n"
+    page += ".. autofunction:: kilowait.experiments.comparison.compare.compare\n```\n| `x` | y |\n"
     assert listed(page) == ["compare"]
-    assert documented(page) == {"kilowait.experiments.compare.compare"}
+    assert documented(page) == {"kilowait.experiments.comparison.compare.compare"}
     monkeypatch.setattr(kilowait, "compare", lambda: None)
     assert without_example(["compare", "simulate"]) == ["compare"]
 

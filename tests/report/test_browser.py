@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, single_window
 from kilowait.evaluation.job_measures import started_jobs
 from kilowait.report import page
-from kilowait.report.comparison_data import ComparisonData
+from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.gantt import assign_rows
 from kilowait.units import format_duration
 from tests.report.conftest import NASTY, cluster_with_outage, comparison_of, jobs_of

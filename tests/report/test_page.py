@@ -19,9 +19,9 @@ import kilowait as kw
 from kilowait.errors import InputError, LockError, MissingExtraError
 from kilowait.evaluation.storage import save_comparison, save_folder, save_run
 from kilowait.report import RunSource, TrainingData, page, write_report
-from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.comparison_table import comparison_table
-from kilowait.report.html import summary_block
+from kilowait.report.data.comparison import ComparisonData
+from kilowait.report.data.summary import comparison_table, key_numbers
+from kilowait.report.page import render_part
 from tests.report.conftest import NASTY, NODES, comparison_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -180,7 +180,7 @@ def test_same_input_same_bytes(comparison):
 
 def test_comparison_table_matches_the_evaluation(windowed_comparison):
     data = ComparisonData(windowed_comparison, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
-    html = comparison_table(data)
+    html = render_part("table", comparison_table(data))
     mean = data.significance.ranked()[0]
     assert mean.policy == data.comparison.labels[data.ranked[0]]
     cells = re.findall(r"<tr[^>]*><th scope=\"row\">([^<]*)</th>(.*?)</tr>", html)
@@ -204,7 +204,7 @@ def test_page_names_the_drawn_policies_if_not_all():
 def test_tiles_name_undecided_comparisons(windowed_comparison):
     data = ComparisonData(windowed_comparison, 0)
     pair = data.significance.pair(windowed_comparison.labels[data.real[0]], "fcfs")
-    assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(data)
+    assert any(detail.startswith(f"{pair.verdict}; 95 % interval") for _, _, detail in key_numbers(data))
 
 
 def test_page_of_one_policy_and_of_no_jobs():

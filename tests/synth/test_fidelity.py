@@ -9,18 +9,19 @@ from scipy import stats
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
-from kilowait.synth.fidelity import (
+from kilowait.synth.fidelity import fidelity
+from kilowait.synth.fidelity.distances import column_distances, correlations, distance, empirical_distributions
+from kilowait.synth.fidelity.job_features import classifier_test
+from kilowait.synth.fidelity.workload_statistics import (
     arrival_pattern,
-    classifier_auc,
-    classifier_test,
-    column_distances,
-    correlations,
-    fidelity,
+    autocorrelation,
+    band_edges_h,
+    calendar_correlation,
+    profile,
+    spectrum,
+    user_distributions,
     user_statistics,
 )
-from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_correlation, profile, spectrum
-from kilowait.synth.fidelity.distances import distance, empirical_distributions
-from kilowait.synth.fidelity.users import user_distributions
 from tests.synth.test_generator import log
 
 
@@ -80,26 +81,26 @@ class TestCorrelations:
 class TestClassifier:
     def test_auc_of_equal_and_of_shuffled_workloads(self):
         real, other = halves(log(1500))
-        assert classifier_auc(real, other) == pytest.approx(0.5, abs=0.05)
+        assert classifier_test(real, other).auc == pytest.approx(0.5, abs=0.05)
         rng = np.random.default_rng(0)
         shuffled = real.with_columns(
             **{name: rng.permutation(real[name]) for name in ("nodes", "estimate_s", "runtime_s")}
         )
-        assert classifier_auc(real, shuffled) > 0.9
+        assert classifier_test(real, shuffled).auc > 0.9
 
     def test_subsampled_rows_keep_their_columns_together(self, monkeypatch):
-        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MAX_ROWS", 1000)
+        monkeypatch.setattr("kilowait.synth.fidelity.job_features.MAX_ROWS", 1000)
         rng = np.random.default_rng(0)
         real = log(8000, runtime_s=rng.uniform(1, 1000, 8000), estimate_s=np.full(8000, 1e6))
         real = real.with_columns(nodes=np.ceil(real["runtime_s"] / 250))  # determined by the run time
         shuffled = real.with_columns(runtime_s=rng.permutation(real["runtime_s"]))
-        assert classifier_auc(real, shuffled) > 0.85
+        assert classifier_test(real, shuffled).auc > 0.85
 
     def test_shuffled_users_are_detected(self):
         real = log(1500)
         rng = np.random.default_rng(0)
         shuffled = real.with_columns(user=rng.permutation(real["user"]))  # the same rows with other users
-        assert classifier_auc(real, shuffled) > 0.55
+        assert classifier_test(real, shuffled).auc > 0.55
 
     def test_queues_are_compared_by_name(self):
         real = log(600)
@@ -108,7 +109,7 @@ class TestClassifier:
             meta=real.meta,
             **{name: 1 - real[name] if name == "queue" else real[name] for name in real.columns},
         )
-        assert classifier_auc(real, renumbered) < 0.5
+        assert classifier_test(real, renumbered).auc < 0.5
 
 
 class TestPatterns:

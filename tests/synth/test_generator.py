@@ -124,7 +124,7 @@ class TestGeneratorProperties:
 
     def test_what_if_changes_are_met(self, fitted, name):
         changes = {"load": 0.4, "nodes": 128, "job_mix": {"nodes": {1: 0}}, "scale_jobs": {"user": {1: 2}}}
-        sample = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, **changes)
+        sample = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, what_if=WhatIf(**changes))
         assert offered_load(sample, 128) == pytest.approx(0.4, rel=1e-3)
         assert sample.meta["max_procs"] == 128 and sample["nodes"].min() > 1
         assert set(sample["queue"].tolist()) == {0}
@@ -158,7 +158,7 @@ def test_condition_on_requests_of_a_log_without_requests():
 @pytest.mark.parametrize("name", GENERATORS)
 def test_log_without_known_energy(name):
     real = log(150, energy_j=np.full(150, np.nan))
-    sample = fit_generator(real, name, **QUICK.get(name, {})).sample(60, load=0.3, nodes=128)
+    sample = fit_generator(real, name, **QUICK.get(name, {})).sample(60, what_if=WhatIf(load=0.3, nodes=128))
     assert np.isnan(sample["energy_j"]).all()
 
 

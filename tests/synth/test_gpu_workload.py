@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth import gpu_load, gpu_workload
-from kilowait.synth.gavel import MODEL_TYPES, MULTI_GPU_MODELS
-from kilowait.synth.gpu_workload import ARRIVALS, DURATIONS, LOGNORMAL_S
+from kilowait.synth import GpuWorkloadSettings, gavel_jobs, gpu_load, gpu_workload
+from kilowait.synth.gpu_workload import ARRIVALS, DURATIONS, LOGNORMAL_S, MODEL_TYPES, MULTI_GPU_MODELS
 
 MIXED = Cluster.preset("gpu-mixed")
 
@@ -29,7 +28,9 @@ MIXED = Cluster.preset("gpu-mixed")
     st.integers(0, 5),
 )
 def test_offered_load_is_exact(count, load, arrivals, durations, shared, seed):
-    workload = gpu_workload(count, MIXED, load=load, seed=seed, arrivals=arrivals, durations=durations, shared=shared)
+    workload = gpu_workload(
+        count, MIXED, GpuWorkloadSettings(arrivals=arrivals, durations=durations, shared=shared), load=load, seed=seed
+    )
     assert gpu_load(workload, MIXED) == pytest.approx(load, rel=1e-12)
     submit = workload["submit_s"]
     assert submit[0] == 0 and (np.diff(submit) >= 0).all()
@@ -44,7 +45,9 @@ def test_gpu_load():
 
 def test_shares_of_sizes_fractions_and_priorities():
     workload = gpu_workload(
-        20_000, MIXED, sizes={1: 3, 4: 1}, shared=0.5, parts={250: 1, 500: 1}, priorities={-1: 0.25, 7: 0.75}
+        20_000,
+        MIXED,
+        GpuWorkloadSettings(sizes={1: 3, 4: 1}, shared=0.5, parts={250: 1, 500: 1}, priorities={-1: 0.25, 7: 0.75}),
     )
     fractional = workload["gpu_milli"] < 1000
     assert fractional.mean() == pytest.approx(0.5, abs=0.01)
@@ -53,7 +56,7 @@ def test_shares_of_sizes_fractions_and_priorities():
     assert set(workload["gpu_milli"].tolist()) == {250, 500, 1000}
     priorities = Counter(workload["priority"].tolist())
     assert set(priorities) == {-1.0, 7.0} and priorities[7.0] / 20_000 == pytest.approx(0.75, abs=0.01)
-    assert "priority" not in gpu_workload(10, MIXED, priorities=None)
+    assert "priority" not in gpu_workload(10, MIXED, GpuWorkloadSettings(priorities=None))
 
 
 def test_multi_gpu_jobs_have_multi_gpu_models():
@@ -64,18 +67,18 @@ def test_multi_gpu_jobs_have_multi_gpu_models():
 
 
 def test_jobs_larger_than_a_node_use_several_nodes():
-    workload = gpu_workload(500, MIXED, sizes={4: 1, 8: 1})
+    workload = gpu_workload(500, MIXED, GpuWorkloadSettings(sizes={4: 1, 8: 1}))
     assert set(zip(workload["gpus"].tolist(), workload["nodes"].tolist(), strict=True)) == {(4, 1), (8, 2)}
-    spanning = gpu_workload(500, MIXED, sizes={6: 1, 8: 1}, gpus_may_span_nodes=True)
+    spanning = gpu_workload(500, MIXED, GpuWorkloadSettings(sizes={6: 1, 8: 1}, gpus_may_span_nodes=True))
     assert (spanning["nodes"] == 1).all() and (spanning["gpus_may_span_nodes"] == 1).all()
-    openb = gpu_workload(500, Cluster.preset("openb"), sizes={2: 1, 16: 1})
+    openb = gpu_workload(500, Cluster.preset("openb"), GpuWorkloadSettings(sizes={2: 1, 16: 1}))
     assert set(zip(openb["gpus"].tolist(), openb["nodes"].tolist(), strict=True)) == {(2, 1), (16, 2)}
-    philly = gpu_workload(500, Cluster.preset("philly"), sizes={2: 1, 8: 1, 64: 1})
+    philly = gpu_workload(500, Cluster.preset("philly"), GpuWorkloadSettings(sizes={2: 1, 8: 1, 64: 1}))
     assert set(zip(philly["gpus"].tolist(), philly["nodes"].tolist(), strict=True)) == {(2, 1), (8, 1), (64, 8)}
 
 
 def test_lognormal_matches_helios_median_and_tail():
-    workload = gpu_workload(100_000, MIXED, longest_s=1e9)
+    workload = gpu_workload(100_000, MIXED, GpuWorkloadSettings(longest_s=1e9))
     logs = np.log(workload["runtime_s"][workload["runtime_s"] > 1])
     assert np.median(workload["runtime_s"]) == pytest.approx(206, rel=0.05)
     assert LOGNORMAL_S[0] * math.exp(LOGNORMAL_S[1] ** 2 / 2) == pytest.approx(6651.681)
@@ -84,7 +87,7 @@ def test_lognormal_matches_helios_median_and_tail():
 
 
 def test_pareto_distribution_function():
-    runtime = gpu_workload(100_000, MIXED, durations="pareto")["runtime_s"]
+    runtime = gpu_workload(100_000, MIXED, GpuWorkloadSettings(durations="pareto"))["runtime_s"]
     assert runtime.min() == pytest.approx(60, rel=1e-3) and runtime.max() <= 30 * 86400
     truncated_mass = 1 - (60 / (30 * 86400)) ** 0.7
     for runtime_s in (100.0, 1000.0, 50_000.0):
@@ -92,31 +95,34 @@ def test_pareto_distribution_function():
 
 
 def test_gavel_distribution():
-    minutes = gpu_workload(50_000, MIXED, durations="gavel")["runtime_s"] / 60
+    minutes = gpu_workload(50_000, MIXED, GpuWorkloadSettings(durations="gavel"))["runtime_s"] / 60
     assert (minutes > 1000).mean() == pytest.approx(0.2, abs=0.006)
     assert minutes.min() >= 10**1.5 and minutes.max() <= 10**4
-    short = gpu_workload(5_000, MIXED, durations="gavel", longest_s=60 * 100.0)["runtime_s"] / 60
+    short = gpu_workload(5_000, MIXED, GpuWorkloadSettings(durations="gavel", longest_s=60 * 100.0))["runtime_s"] / 60
     assert np.median(np.log10(short)) == pytest.approx(1.75, abs=0.02) and short.max() <= 100
 
 
 def test_mean_run_time():
-    assert gpu_workload(1000, MIXED, mean_s=7200)["runtime_s"].mean() == pytest.approx(7200)
+    assert gpu_workload(1000, MIXED, GpuWorkloadSettings(mean_s=7200))["runtime_s"].mean() == pytest.approx(7200)
 
 
 def test_arrivals_by_kind():
     cv = {}
     for kind in ARRIVALS:
-        gaps = np.diff(gpu_workload(20_000, MIXED, arrivals=kind, mean_s=3600)["submit_s"])
+        gaps = np.diff(gpu_workload(20_000, MIXED, GpuWorkloadSettings(arrivals=kind, mean_s=3600))["submit_s"])
         cv[kind] = gaps.std() / gaps.mean()
     assert cv["poisson"] == pytest.approx(1, abs=0.03)
     assert cv["bursty"] == pytest.approx(4, rel=0.15)
-    daily = gpu_workload(20_000, MIXED, arrivals="daily", mean_s=36_000)["submit_s"]
+    daily = gpu_workload(20_000, MIXED, GpuWorkloadSettings(arrivals="daily", mean_s=36_000))["submit_s"]
     hours = np.bincount((daily // 3600 % 24).astype(int), minlength=24)
     assert hours[9:17].sum() > 1.5 * hours[:8].sum()
 
 
 def test_parameters_have_separate_random_streams():
-    one, other = gpu_workload(200, MIXED, seed=3), gpu_workload(200, MIXED, seed=3, sizes={2: 1}, load=0.5)
+    one, other = (
+        gpu_workload(200, MIXED, seed=3),
+        gpu_workload(200, MIXED, GpuWorkloadSettings(sizes={2: 1}), seed=3, load=0.5),
+    )
     np.testing.assert_array_equal(one["runtime_s"], other["runtime_s"])
     np.testing.assert_array_equal(one["user"], other["user"])
     assert (gpu_workload(200, MIXED, seed=4)["runtime_s"] != one["runtime_s"]).any()
@@ -147,14 +153,16 @@ def test_parameters_have_separate_random_streams():
 )
 def test_invalid_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
-        gpu_workload(**{"jobs": 10, "cluster": MIXED, **arguments})
+        call = {"jobs": 10, "cluster": MIXED, **arguments}
+        settings = {name: call.pop(name) for name in arguments if name not in ("jobs", "cluster", "load", "seed")}
+        gpu_workload(**call, settings=GpuWorkloadSettings(**settings))
 
 
 def test_unknown_kinds():
     with pytest.raises(UnknownNameError, match="kind of arrivals 'possion'; did you mean 'poisson'"):
-        gpu_workload(10, MIXED, arrivals="possion")
+        gpu_workload(10, MIXED, GpuWorkloadSettings(arrivals="possion"))
     with pytest.raises(UnknownNameError, match="kind of durations"):
-        gpu_workload(10, MIXED, durations="normal")
+        gpu_workload(10, MIXED, GpuWorkloadSettings(durations="normal"))
 
 
 def test_load_needs_gpus_and_time():
@@ -163,3 +171,84 @@ def test_load_needs_gpus_and_time():
         gpu_load(JobTable(**row), MIXED)
     with pytest.raises(InputError, match=r"1 job\(s\) have no offered load"):
         gpu_load(JobTable(**row, gpus=[1]), MIXED)
+
+
+FIRST = {
+    "submit_s": [0.0, 244.5860729103015, 951.7748275290958, 1367.5426956563874],
+    "runtime_s": [68344.35010595087, 428534.3465465274, 3278.8802495654304, 193739.7359295212],
+    "gpus": [8, 1, 1, 4],
+    "model": [
+        "ResNet-18 (batch size 64)",
+        "ResNet-50 (batch size 128)",
+        "Transformer (batch size 256)",
+        "Transformer (batch size 64)",
+    ],
+    "priority": [1.0, 1.0, 1.0, 1.0],
+    "slack_s": [615099.1509535578, 3856809.1189187467, 3278.8802495654304, 38747.94718590423],
+}
+
+
+@pytest.mark.parametrize(("seed", "hours"), [(0, 17.41), (1, 16.17), (2, 18.05)])
+def test_mean_run_time_of_the_measured_jobs(seed, hours):
+    """As measured with Gavel's program."""
+    jobs = gavel_jobs(5000, 4.0, seed)
+    assert jobs["runtime_s"][4000:].mean() / 3600 == pytest.approx(hours, abs=0.005)
+    assert (jobs["gpus"] == 1).all() and "gpus_may_span_nodes" not in jobs and "priority" not in jobs
+
+
+def test_first_jobs():
+    """Bit-identical to Gavel's order of random numbers."""
+    jobs = gavel_jobs(4, 4.0, 0, multi_gpu=True, priorities=True, slo=True)
+    assert jobs["submit_s"].tolist() == FIRST["submit_s"]
+    assert jobs["runtime_s"].tolist() == FIRST["runtime_s"]
+    assert jobs["gpus"].tolist() == FIRST["gpus"]
+    assert [MODEL_TYPES[code] for code in jobs["model"]] == FIRST["model"]
+    assert jobs["priority"].tolist() == FIRST["priority"]
+    assert jobs["slack_s"].tolist() == pytest.approx(FIRST["slack_s"])
+
+
+def test_rate_only_scales_arrival_times():
+    slow, fast = gavel_jobs(500, 0.4, 3), gavel_jobs(500, 4.0, 3)
+    np.testing.assert_allclose(slow["submit_s"], 10 * fast["submit_s"], rtol=1e-12)
+    for name in ("runtime_s", "model"):
+        np.testing.assert_array_equal(slow[name], fast[name])
+    assert fast["submit_s"][-1] / 499 == pytest.approx(900, rel=0.15)
+    assert (gavel_jobs(9, math.inf, 3)["submit_s"] == 0).all()
+
+
+def test_sizes_models_and_weights():
+    jobs = gavel_jobs(20_000, 4.0, 5, multi_gpu=True, priorities=True, slo=True)
+    shares = {size: count / 20_000 for size, count in Counter(jobs["gpus"].tolist()).items()}
+    assert shares == pytest.approx({1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}, abs=0.01)
+    multi_gpu = set(jobs["model"][jobs["gpus"] > 1].tolist())
+    assert multi_gpu == set(range(len(MULTI_GPU_MODELS)))
+    assert set(jobs["model"].tolist()) == set(range(26)) == set(range(len(MODEL_TYPES)))
+    assert (jobs["gpus_may_span_nodes"] == 1).all() and (jobs["nodes"] == 1).all()
+    assert Counter(jobs["priority"].tolist())[5.0] / 20_000 == pytest.approx(0.2, abs=0.01)
+    factors = Counter((1 + jobs["slack_s"] / jobs["runtime_s"]).round(6).tolist())
+    assert set(factors) == {1.2, 2.0, 10.0} and min(factors.values()) > 6000
+    minutes = jobs["runtime_s"] / 60
+    assert minutes.min() >= 10**1.5 and minutes.max() <= 10**4
+    assert (minutes > 1000).mean() == pytest.approx(0.2, abs=0.01)
+
+
+def test_deadlines_do_not_change_the_jobs():
+    with_slo, without = gavel_jobs(300, 4.0, 1, slo=True), gavel_jobs(300, 4.0, 1)
+    for name in ("submit_s", "runtime_s", "model"):
+        np.testing.assert_array_equal(with_slo[name], without[name])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 4.0), "number of jobs is 0"),
+        ((2.5, 4.0), "2.5 jobs"),
+        ((5, 0.0), "0.0 jobs per hour"),
+        ((5, math.nan), "nan jobs per hour"),
+        ((5, 4.0, -1), "seed is -1"),
+        ((5, 4.0, "x"), "seed 'x'"),
+    ],
+)
+def test_invalid_arguments_of_gavel_jobs(arguments, message):
+    with pytest.raises(InputError, match=message):
+        gavel_jobs(*arguments)

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.synth import BATCH_PARAMETERS, COMBINED_PARAMETERS, INTERACTIVE_PARAMETERS, lublin, offered_load
+from kilowait.synth import (
+    BATCH_PARAMETERS,
+    COMBINED_PARAMETERS,
+    INTERACTIVE_PARAMETERS,
+    lublin,
+    offered_load,
+    user_estimates,
+)
+from kilowait.synth.lublin import LIMITS_S, DailyCycle, gamma_cdf
 from tests.synth import reference_lublin
 
 KINDS = {
@@ -247,3 +255,73 @@ def test_agrees_with_a_log_of_the_authors_program(data_dir):
     by_hour = np.bincount((workload["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(workload)
     hours = np.bincount((submit % 86400 // 3600).astype(int), minlength=24) / len(submit)
     np.testing.assert_allclose(by_hour, hours, atol=0.03)
+
+
+def test_gamma_cdf_of_integer_shapes():
+    """For an integer shape n it is one minus the first n terms of a Poisson distribution."""
+    for shape in (1, 2, 5, 9):
+        for x in (0.1, 1.0, 4.0, 12.0, 58.5):
+            expected = 1 - sum(math.exp(-x / 3) * (x / 3) ** k / math.factorial(k) for k in range(shape))
+            assert gamma_cdf(x, float(shape), 3.0) == pytest.approx(expected, abs=1e-13)
+    assert gamma_cdf(0.0, 2.0, 1.0) == gamma_cdf(-1.0, 2.0, 1.0) == 0.0
+    assert gamma_cdf(1e3, 2.0, 1.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE])
+def test_weights(kind):
+    cycle = DailyCycle(kind["anum"], kind["bnum"])
+    np.testing.assert_allclose(cycle.weights, reference_lublin.weights(kind), rtol=1e-4)
+    assert cycle.weights.mean() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", [reference_lublin.COMBINED, reference_lublin.BATCH, reference_lublin.INTERACTIVE])
+def test_real_times_agree_with_the_reference(kind):
+    cycle = DailyCycle(kind["anum"], kind["bnum"])
+    rng = random.Random(3)
+    gaps = [reference_lublin.gap(kind, rng) for _ in range(3000)]
+    expected = reference_lublin.arrivals(gaps, cycle.weights.tolist())
+    np.testing.assert_allclose(cycle.real_s(np.cumsum(gaps)), expected, rtol=1e-9)
+
+
+def test_real_times_increase():
+    times = DailyCycle(6.1271, 5.2740).real_s(np.linspace(0, 10 * 86400, 100_001))
+    assert (np.diff(times) > 0).all()
+
+
+def test_cycle_outside_the_day_is_flat():
+    assert (DailyCycle(1e6, 1e3).weights == 1.0).all()
+
+
+def test_requests_are_common_limits_above_the_run_time():
+    runtime = np.exp(np.linspace(0, 12, 20_000))
+    request = user_estimates(runtime, seed=1)
+    assert (request >= runtime).all()
+    assert set(request.tolist()) <= set(LIMITS_S)
+    assert request.max() == LIMITS_S[-1] == 48 * 3600
+
+
+def test_jobs_use_about_half_of_their_request():
+    request = user_estimates(np.full(50_000, 1500.0), seed=2)
+    assert (1500 / request).mean() == pytest.approx(0.4, abs=0.1)
+    assert len(np.unique(request)) > 8  # different requests for the same run time
+
+
+def test_requests_above_the_longest_limit_are_whole_days():
+    np.testing.assert_array_equal(user_estimates([172_800.0, 172_801.0, 1e6]), [172_800, 259_200, 12 * 86_400])
+
+
+def test_zero_run_time_and_no_jobs():
+    assert user_estimates([0.0])[0] == 300
+    assert len(user_estimates([])) == 0
+
+
+def test_seed():
+    runtime = np.full(100, 1000.0)
+    np.testing.assert_array_equal(user_estimates(runtime, seed=0), user_estimates(runtime))
+    assert (user_estimates(runtime, seed=0) != user_estimates(runtime, seed=1)).any()
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_bad_run_times(bad):
+    with pytest.raises(InputError, match="row 1: the run time is"):
+        user_estimates([5.0, bad])

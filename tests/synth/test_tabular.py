@@ -12,13 +12,18 @@ from kilowait.files.array_file import StoredArrays
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import log_schema, rows_of
-from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, fit_weekly_intensity
 from kilowait.synth.tabular.ctgan import ConditionSampler
-from kilowait.synth.tabular.encoding import CategoryEncoder, ModeEncoder, NormalScoreEncoder, TableEncoder, fit_encoder
-from kilowait.synth.tabular.gaussian_mixture import fit_mixture
-from kilowait.synth.tabular.job_order import group_repeats, order_in_time
-from kilowait.synth.tabular.layout import ColumnLayout
+from kilowait.synth.tabular.encoding import (
+    CategoryEncoder,
+    ModeEncoder,
+    NormalScoreEncoder,
+    TableEncoder,
+    fit_encoder,
+    fit_mixture,
+)
+from kilowait.synth.tabular.job_order import WeeklyIntensity, fit_weekly_intensity, group_repeats, order_in_time
 from kilowait.synth.tabular.log_table import fit_log_table
+from kilowait.synth.tabular.network import ColumnLayout
 from tests.synth.test_generator import log
 
 

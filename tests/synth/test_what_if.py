@@ -42,7 +42,7 @@ def jobs_per_day(table: JobTable, selected: np.ndarray) -> float:
 class TestChanges:
     @pytest.mark.parametrize("load", [0.1, 0.9])
     def test_load_is_met_and_hours_are_kept(self, fitted, name, load):
-        sample = fitted[name].sample(500, seed=1, load=load)
+        sample = fitted[name].sample(500, seed=1, what_if=WhatIf(load=load))
         assert len(sample) == 500
         assert offered_load(sample, 64) == pytest.approx(load, rel=1e-3)
         if name != "copula":  # has no daily cycle
@@ -51,7 +51,7 @@ class TestChanges:
 
     def test_more_large_jobs_and_fewer_small_ones(self, fitted, name):
         before = fitted[name].sample(days=120, seed=1)
-        after = fitted[name].sample(days=120, seed=1, job_mix={"nodes": {(1, 2): 0.5, 64: 2}})
+        after = fitted[name].sample(days=120, seed=1, what_if=WhatIf(job_mix={"nodes": {(1, 2): 0.5, 64: 2}}))
         for least, most, factor in ((1, 2, 0.5), (4, 16, 1.0), (64, 64, 2.0)):
             rates = [
                 jobs_per_day(table, (table["nodes"] >= least) & (table["nodes"] <= most)) for table in (before, after)
@@ -59,13 +59,14 @@ class TestChanges:
             assert rates[1] / rates[0] == pytest.approx(factor, rel=0.15), (least, most)
 
     def test_shares(self, fitted, name):
-        sample = fitted[name].sample(2000, seed=1, job_mix={"nodes": {1: "50%", (2, 4): "10%"}})
+        sample = fitted[name].sample(2000, seed=1, what_if=WhatIf(job_mix={"nodes": {1: "50%", (2, 4): "10%"}}))
         assert (sample["nodes"] == 1).mean() == pytest.approx(0.5, abs=0.03)
         assert np.isin(sample["nodes"], [2, 4]).mean() == pytest.approx(0.1, abs=0.02)
 
     def test_scaled_queue(self, fitted, name):
         before, after = (
-            fitted[name].sample(days=120, seed=1, scale_jobs=grow) for grow in (None, {"queue": {"long": 3}})
+            fitted[name].sample(days=120, seed=1, what_if=WhatIf(scale_jobs=grow))
+            for grow in ({}, {"queue": {"long": 3}})
         )
         rates = [[jobs_per_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)]
         assert rates[1][1] / rates[0][1] == pytest.approx(3, rel=0.2)
@@ -78,7 +79,7 @@ class TestChanges:
         assert len(sample) / 200 == pytest.approx(len(real) / 40, rel=0.15)
 
     def test_another_machine(self, fitted, name):
-        same_machine, sample = (fitted[name].sample(800, seed=1, nodes=nodes) for nodes in (64, 256))
+        same_machine, sample = (fitted[name].sample(800, seed=1, what_if=WhatIf(nodes=nodes)) for nodes in (64, 256))
         assert sample.meta["max_procs"] == 256
         assert set(sample["nodes"].tolist()) <= {1, 2, 8, 32, 256} and sample["nodes"].max() == 256
         assert offered_load(sample, 256) == pytest.approx(offered_load(same_machine, 64), rel=0.1)
@@ -91,7 +92,10 @@ class TestChanges:
         what = WhatIf(load=0.3, job_mix={"nodes": {64: 2}}, scale_jobs={"user": {1: 0.5}})
         parts = list(fitted[name].tables(200, seed=5, conditions={"hour": (8, 16)}, what_if=what))
         complete = fitted[name].sample(
-            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, job_mix=what.job_mix, scale_jobs=what.scale_jobs
+            200,
+            seed=5,
+            conditions={"hour": (8, 16)},
+            what_if=WhatIf(load=0.3, job_mix=what.job_mix, scale_jobs=what.scale_jobs),
         )
         assert sum(map(len, parts)) == 200
         for column in ("job_id", "submit_s", "nodes", "runtime_s", "user"):
@@ -102,10 +106,7 @@ class TestChanges:
             days=14,
             seed=2,
             conditions={"queue": "short"},
-            load=0.2,
-            job_mix={"nodes": {(1, 2): 2}},
-            scale_jobs={"user": {1: 0}},
-            nodes=128,
+            what_if=WhatIf(load=0.2, job_mix={"nodes": {(1, 2): 2}}, scale_jobs={"user": {1: 0}}, nodes=128),
         )
         assert offered_load(sample, 128) == pytest.approx(0.2, rel=1e-3)
         assert set(sample["queue"].tolist()) == {0} and sample["nodes"].max() == 128
@@ -116,17 +117,21 @@ class TestGroupScaling:
     def test_users_are_ranked_by_node_seconds(self):
         real = log()
         volume = np.bincount(real["user"], work(real))
-        sample = fit_generator(real, "bootstrap", keep_names=True).sample(2000, scale_jobs={"user": {"anna3": 0}})
+        sample = fit_generator(real, "bootstrap", keep_names=True).sample(
+            2000, what_if=WhatIf(scale_jobs={"user": {"anna3": 0}})
+        )
         assert 3 not in sample["user"] and 4 in sample["user"]
         ranked = fit_generator(real, "bootstrap")
-        before, after = (ranked.sample(days=400, scale_jobs=grow) for grow in (None, {"user": {1: 4}}))
+        before, after = (ranked.sample(days=400, what_if=WhatIf(scale_jobs=grow)) for grow in ({}, {"user": {1: 4}}))
         largest = volume.max() / volume.sum()
         gain = work(after).sum() / work(before).sum() - 1
         assert gain == pytest.approx(3 * largest, rel=0.15)
         assert gain > 1.15 * 3 * np.sort(volume)[-2] / volume.sum() or np.sort(volume)[-2] > 0.8 * volume.max()
 
     def test_accounts(self):
-        sample = fit_generator(log(), "bootstrap").sample(2000, scale_jobs={"account": {1: 0, 2: 0, 3: 0}})
+        sample = fit_generator(log(), "bootstrap").sample(
+            2000, what_if=WhatIf(scale_jobs={"account": {1: 0, 2: 0, 3: 0}})
+        )
         assert len(set(sample["account"].tolist())) == 1
 
     @pytest.mark.parametrize(
@@ -142,22 +147,22 @@ class TestGroupScaling:
     )
     def test_invalid_groups(self, fitted, grow, message):
         with pytest.raises((InputError, UnknownNameError), match=message):
-            fitted["bootstrap"].sample(10, scale_jobs=grow)
+            fitted["bootstrap"].sample(10, what_if=WhatIf(scale_jobs=grow))
 
     def test_groups_by_name(self):
         generator = fit_generator(log(), "bootstrap", keep_names=True)
         with pytest.raises(UnknownNameError, match="unknown user 'ana3'; did you mean 'anna"):
-            generator.sample(10, scale_jobs={"user": {"ana3": 2}})
+            generator.sample(10, what_if=WhatIf(scale_jobs={"user": {"ana3": 2}}))
         with pytest.raises(InputError, match="group scaling account=9: no job of the log has that account"):
-            generator.sample(10, scale_jobs={"account": {9: 2}})
+            generator.sample(10, what_if=WhatIf(scale_jobs={"account": {9: 2}}))
 
     def test_log_without_users(self):
         generator = fit_generator(lublin(200, 64, seed=1), "bootstrap")
         if "user" not in generator.schema.columns:
             with pytest.raises(InputError, match="group scaling user=1: the log has no column user"):
-                generator.sample(10, scale_jobs={"user": {1: 2}})
+                generator.sample(10, what_if=WhatIf(scale_jobs={"user": {1: 2}}))
         with pytest.raises(InputError, match="group scaling account=1: the log has no column account"):
-            generator.sample(10, scale_jobs={"account": {1: 2}})
+            generator.sample(10, what_if=WhatIf(scale_jobs={"account": {1: 2}}))
 
 
 class TestLoads:
@@ -166,45 +171,45 @@ class TestLoads:
             "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; use 1.5 at most"
         )
         with pytest.raises(InputError, match=message):
-            fitted["bootstrap"].sample(100, load=3)
+            fitted["bootstrap"].sample(100, what_if=WhatIf(load=3))
 
     def test_warning_above_load_1(self, fitted):
         with pytest.warns(UserWarning, match=r"a load of 1.2 exceeds the machine's capacity"):
-            sample = fitted["bootstrap"].sample(400, load=1.2)
+            sample = fitted["bootstrap"].sample(400, what_if=WhatIf(load=1.2))
         assert offered_load(sample, 64) == pytest.approx(1.2, rel=1e-3)
 
     def test_no_warning_up_to_load_1(self, fitted):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            fitted["bootstrap"].sample(100, load=1)
+            fitted["bootstrap"].sample(100, what_if=WhatIf(load=1))
 
     @pytest.mark.parametrize("load", [0, -1, float("nan")])
     def test_invalid_load(self, fitted, load):
         with pytest.raises(InputError, match="the load is .*; it must be a finite number above 0"):
-            fitted["bootstrap"].sample(100, load=load)
+            fitted["bootstrap"].sample(100, what_if=WhatIf(load=load))
 
     def test_load_of_one_job(self, fitted):
         with pytest.raises(InputError, match=r"1 job\(s\) have no offered load"):
-            fitted["bootstrap"].sample(1, load=0.5)
+            fitted["bootstrap"].sample(1, what_if=WhatIf(load=0.5))
 
     def test_load_of_jobs_without_run_time(self):
         generator = fit_generator(log(150, runtime_s=np.zeros(150)), "bootstrap")
         with pytest.raises(InputError, match="no run time, so that their load is always 0"):
-            generator.sample(100, load=0.5)
+            generator.sample(100, what_if=WhatIf(load=0.5))
 
     def test_load_on_another_cluster(self, fitted):
-        sample = fitted["bootstrap"].sample(500, load=0.6, cluster=Cluster.from_nodes(200))
+        sample = fitted["bootstrap"].sample(500, cluster=Cluster.from_nodes(200), what_if=WhatIf(load=0.6))
         assert offered_load(sample, 200) == pytest.approx(0.6, rel=1e-3)
 
     def test_load_in_gpus(self, fitted):
         machine = Cluster.preset("gpu-mixed")
-        sample = fitted["bootstrap"].sample(500, load=0.6, cluster=machine)
+        sample = fitted["bootstrap"].sample(500, cluster=machine, what_if=WhatIf(load=0.6))
         offered = (sample["gpus"] * sample["runtime_s"]).sum() / np.ptp(sample["submit_s"])
         gpus = sum(group.nodes * group.gpus for group in machine.groups)
         assert offered / gpus == pytest.approx(0.6, rel=1e-3)
         without = fit_generator(log(gpus=None), "bootstrap")
         with pytest.raises(InputError, match="these jobs have no column 'gpus'"):
-            without.sample(500, load=0.6, cluster=machine)
+            without.sample(500, cluster=machine, what_if=WhatIf(load=0.6))
 
 
 class TestJobMix:
@@ -233,11 +238,11 @@ class TestJobMix:
     )
     def test_invalid_mix(self, fitted, mix, message):
         with pytest.raises((InputError, UnknownNameError), match=message):
-            fitted["bootstrap"].sample(10, job_mix=mix)
+            fitted["bootstrap"].sample(10, what_if=WhatIf(job_mix=mix))
 
     def test_mix_of_groups_excluded_by_conditions(self, fitted):
         with pytest.raises(InputError, match=r"job mix nodes=64: none of [\d,]+ sampled jobs matches"):
-            fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, job_mix={"nodes": {64: "10%"}})
+            fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, what_if=WhatIf(job_mix={"nodes": {64: "10%"}}))
 
     def test_first_matching_factor_applies(self):
         changes = WorkloadChanges(WhatIf(job_mix={"nodes": {1: 5, (1, 4): 0.5}}), log_schema(log()))
@@ -260,14 +265,14 @@ class TestMachines:
     @pytest.mark.parametrize("nodes", [0, -4, 1.5])
     def test_invalid_number_of_nodes(self, fitted, nodes):
         with pytest.raises(InputError, match=r"the machine's nodes are .*; give a whole number of at least 1"):
-            fitted["bootstrap"].sample(10, nodes=nodes)
+            fitted["bootstrap"].sample(10, what_if=WhatIf(nodes=nodes))
 
     def test_of_one_node(self, fitted):
-        assert set(fitted["bootstrap"].sample(50, nodes=1)["nodes"].tolist()) == {1}
+        assert set(fitted["bootstrap"].sample(50, what_if=WhatIf(nodes=1))["nodes"].tolist()) == {1}
 
     def test_cluster_and_nodes_together(self, fitted):
         with pytest.raises(InputError, match="a cluster and a number of nodes are given"):
-            fitted["bootstrap"].sample(10, nodes=128, cluster=Cluster.from_nodes(64))
+            fitted["bootstrap"].sample(10, cluster=Cluster.from_nodes(64), what_if=WhatIf(nodes=128))
 
     @given(st.sets(st.integers(1, 1024), min_size=1, max_size=40), st.integers(1, 5000), st.booleans())
     def test_sizes(self, sizes, new, serial):

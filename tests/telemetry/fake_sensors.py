@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kilowait.telemetry.meters import ClockReading
+from kilowait.telemetry.sampler import ClockReading
 
 
 class TestClock:

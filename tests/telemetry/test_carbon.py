@@ -13,15 +13,9 @@ import pytest
 
 from kilowait.energy.signals import read_carbon
 from kilowait.errors import InputError, MeterError
-from kilowait.telemetry.carbon import (
-    ElectricityMaps,
-    GreatBritain,
-    HttpClient,
-    check_base_url,
-    fetch_carbon,
-    follow_carbon,
-    read_token,
-)
+from kilowait.telemetry.carbon import fetch_carbon, follow_carbon
+from kilowait.telemetry.carbon_api import ElectricityMaps, GreatBritain, read_token
+from kilowait.telemetry.http_client import HttpClient, check_base_url
 from tests.telemetry.api_servers import HOUR_S, NOW, ApiServer, unix
 
 SECRET = "s3cret-token"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kilowait.errors import MeterError, MissingExtraError
-from kilowait.telemetry.meters import CpuMeter, GpuMeter
-from kilowait.telemetry.meters.gpu import REOPEN_INTERVAL_S
+from kilowait.telemetry.meters import REOPEN_INTERVAL_S, CpuMeter, GpuMeter
 from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters import GpuMeter, SamplingProgress, sample
+from kilowait.telemetry.meters import GpuMeter
+from kilowait.telemetry.sampler import SamplingProgress, sample
 from tests.telemetry.fake_sensors import FakeNvml, TestClock
 
 

@@ -16,7 +16,7 @@ from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces import read_trace, read_trace_with_report, write_trace
 from kilowait.traces.detect import detect_format, file_head
-from tests.traces.gpu import sample_files
+from tests.traces.formats import sample_files
 
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 OTHERS = [name for name in COLUMNS if name not in (*REQUIRED, "think_s", "after_id", "cancel_s", "gpu_milli")]

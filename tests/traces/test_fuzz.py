@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import fuzz_readers
-from kilowait.traces import CleaningReport, swf
+from kilowait.traces import CleaningReport
 from kilowait.traces.clean import RawColumns
+from kilowait.traces.formats import swf
 
 
 def test_fuzzing_finds_no_error() -> None:
@@ -51,7 +52,7 @@ def test_fuzzing_detects_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_fuzzing_detects_silent_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kilowait.traces.tables.table_reader.unguarded", str.strip)
+    monkeypatch.setattr("kilowait.traces.formats.table.unguarded", str.strip)
     with pytest.raises(AssertionError, match="a written table: .* was .* is "):
         fuzz_readers.fuzz(600, seed=1, real=False)
 

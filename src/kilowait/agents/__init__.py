@@ -9,32 +9,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kilowait.agents.algorithms import (
+    from kilowait.agents.evolution.batch import BatchObjective, BatchSearchSettings
+    from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
+    from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimize
+    from kilowait.agents.evolution.search import mean_bsld, train_linear_agent
+    from kilowait.agents.io import load_agent
+    from kilowait.agents.linear_batch import LinearAgent
+    from kilowait.agents.linear_batch_score import FEATURES, features
+    from kilowait.agents.networks import (
+        FEATURE_EXTRACTORS,
+        NetworkSizes,
+        greedy_actions,
+        load_network,
+        network,
+        q_network,
+        save_network,
+    )
+    from kilowait.agents.rl import (
         A2CSettings,
         D3QNSettings,
         PPOSettings,
         SACSettings,
+        TrainingError,
+        TrainingResult,
+        Update,
         train_a2c,
         train_d3qn,
         train_ppo,
         train_sac,
     )
-    from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
-    from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimize
-    from kilowait.agents.evolution.search import mean_bsld
-    from kilowait.agents.io import load_agent
-    from kilowait.agents.linear_batch.agent import LinearAgent
-    from kilowait.agents.linear_batch.score import FEATURES, features
-    from kilowait.agents.linear_batch.train import train_linear_batch
-    from kilowait.agents.networks import FEATURE_EXTRACTORS, NetworkSizes, network, q_network
-    from kilowait.agents.rl import TrainingError, TrainingResult, Update, greedy_actions, load_network, save_network
-    from kilowait.agents.rl.hyperparameter_checks import steps_per_update
+    from kilowait.agents.rl.learner import steps_per_update
     from kilowait.agents.training_data import SyntheticMix
 
 _HOME = {
-    "FEATURES": "linear_batch.score",
-    "LinearAgent": "linear_batch.agent",
-    "features": "linear_batch.score",
+    "FEATURES": "linear_batch_score",
+    "LinearAgent": "linear_batch",
+    "features": "linear_batch_score",
     "load_agent": "io",
     "SyntheticMix": "training_data",
     "EvolutionStrategy": "evolution.cma_es",
@@ -42,7 +52,9 @@ _HOME = {
     "Generation": "evolution.checkpoint",
     "CheckpointDir": "evolution.checkpoint",
     "mean_bsld": "evolution.search",
-    "train_linear_batch": "linear_batch.train",
+    "BatchObjective": "evolution.batch",
+    "BatchSearchSettings": "evolution.batch",
+    "train_linear_agent": "evolution.search",
     "FEATURE_EXTRACTORS": "networks",
     "NetworkSizes": "networks",
     "network": "networks",
@@ -50,22 +62,24 @@ _HOME = {
     "TrainingResult": "rl",
     "TrainingError": "rl",
     "Update": "rl",
-    "greedy_actions": "rl",
-    "load_network": "rl",
-    "save_network": "rl",
-    "steps_per_update": "rl.hyperparameter_checks",
-    "A2CSettings": "algorithms",
-    "D3QNSettings": "algorithms",
-    "PPOSettings": "algorithms",
-    "SACSettings": "algorithms",
-    "train_a2c": "algorithms",
-    "train_d3qn": "algorithms",
-    "train_ppo": "algorithms",
-    "train_sac": "algorithms",
+    "greedy_actions": "networks",
+    "load_network": "networks",
+    "save_network": "networks",
+    "steps_per_update": "rl.learner",
+    "A2CSettings": "rl",
+    "D3QNSettings": "rl",
+    "PPOSettings": "rl",
+    "SACSettings": "rl",
+    "train_a2c": "rl",
+    "train_d3qn": "rl",
+    "train_ppo": "rl",
+    "train_sac": "rl",
 }
 
 __all__ = [
     "A2CSettings",
+    "BatchObjective",
+    "BatchSearchSettings",
     "D3QNSettings",
     "EvolutionStrategy",
     "FEATURES",
@@ -90,7 +104,7 @@ __all__ = [
     "q_network",
     "save_network",
     "steps_per_update",
-    "train_linear_batch",
+    "train_linear_agent",
     "train_a2c",
     "train_d3qn",
     "train_ppo",

@@ -3,7 +3,7 @@
 What is explained is the *margin* of a decision: the score of the chosen job minus that of the next best. It is compared
 with the margin of a baseline (a job like the mean of the others, at an average time), and the difference is attributed
 to the features, so that the contributions add up to it. For a `LinearAgent` a contribution is a weight times a
-difference, computed here; for networks see `kilowait.agents.rl.integrated_gradients`.
+difference, computed here; for networks see `kilowait.agents.integrated_gradients`.
 
 The results are plain numbers, small, and need no torch: they are stored with the agent and plotted by the report.
 """
@@ -18,24 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
-from kilowait.agents.linear_batch.score import compiled_agent_score, compiled_statistics, features
+from kilowait.agents.linear_batch import LinearAgent
+from kilowait.agents.linear_batch_score import FEATURES, compiled_agent_score, compiled_statistics, features
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-
-__all__ = [
-    "TYPICAL_DECISIONS",
-    "Attention",
-    "ExplainedDecision",
-    "AgentExplanation",
-    "FeatureContribution",
-    "explain_linear_agent",
-    "typical_decisions",
-    "feature_importances",
-]
 
 Floats = npt.NDArray[np.float64]
 

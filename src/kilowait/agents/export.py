@@ -27,8 +27,6 @@ from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.files import write_bytes
 
-__all__ = ["export_network"]
-
 OPSET = 20
 """ONNX opset: supported by onnxruntime 1.17 and later."""
 

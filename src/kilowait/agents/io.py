@@ -1,32 +1,41 @@
-"""Loading an agent of any kind from its file or folder."""
+"""Files of agents: loading an agent of any kind from its file or folder, and the JSON files of linear agents."""
 
 from __future__ import annotations
 
+import json
 import os
-from os import PathLike
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kilowait.agents.linear_batch import agent as linear_batch
-from kilowait.agents.linear_file import read_agent_document
-from kilowait.agents.linear_gpu import agent as linear_gpu
+import numpy as np
+import numpy.typing as npt
+
 from kilowait.errors import InputError
-from kilowait.files.regular_file import open_regular
+from kilowait.files import write_text
+from kilowait.files.documents import parse_json
+from kilowait.files.fields import Anything, Field, Number, Record, Text, Values, check_fields
+from kilowait.files.regular_file import open_regular, read_bytes
 
 if TYPE_CHECKING:
-    from kilowait.agents.linear_batch.agent import LinearAgent
-    from kilowait.agents.linear_gpu.agent import LinearGpuAgent
-    from kilowait.agents.linear_power.agent import LinearPowerAgent
-    from kilowait.agents.network_policies.batch import NetworkAgent
-    from kilowait.agents.network_policies.gpu import GpuNetworkAgent
-    from kilowait.agents.network_policies.power import EnergyNetworkAgent
-
-__all__ = ["agent_file", "load_agent"]
+    from kilowait.agents.linear_batch import LinearAgent
+    from kilowait.agents.linear_gpu import LinearGpuAgent
+    from kilowait.agents.linear_power import LinearPowerAgent
+    from kilowait.agents.network_policies import EnergyNetworkAgent, GpuNetworkAgent, NetworkAgent
 
 LINEAR_POWER_FORMAT = "kilowait linear power agent"
 """Format of the files of `agents.linear_power`."""
 LINEAR_POWER_VERSION_1_FORMAT = "kilowait steering agent"
 """Name of that format up to version 1."""
+MAX_BYTES = 2**26
+"""Maximum size of a file, bytes."""
+MAX_VALUES = 2**22
+"""Maximum number of lists, objects and their members."""
+MAX_WEIGHT = 1e100
+"""Maximum absolute value of a weight: sums of weighted features stay finite."""
+MAX_NAME = 200
+"""Maximum length of an agent's name, characters."""
 
 
 def load_agent(
@@ -59,7 +68,7 @@ def load_agent(
         raise InputError(f"cannot read the agent {source}: {problem.strerror or problem}") from None
     if beginning in (b"{", b"[") or source.suffix == ".json":
         return _linear_agent(source)
-    from kilowait.agents.network_policies.batch import network_agent
+    from kilowait.agents.network_policies import network_agent
 
     return network_agent(source)
 
@@ -77,11 +86,134 @@ def agent_file(path: str | PathLike[str]) -> Path:
 
 def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
     """The agent of a JSON file: a linear batch agent, GPU agent or power agent."""
+    from kilowait.agents import linear_batch, linear_gpu  # here, as they import this module
+
     data = read_agent_document(source)
     if data.get("format") in (linear_gpu.FORMAT, linear_gpu.VERSION_1_FORMAT):
         return linear_gpu.gpu_agent_from_dict(data, source)
     if data.get("format") in (LINEAR_POWER_FORMAT, LINEAR_POWER_VERSION_1_FORMAT):
-        from kilowait.agents.linear_power.agent import power_agent_from_dict  # here, as envs need an extra
+        from kilowait.agents.linear_power import power_agent_from_dict  # here, as envs need an extra
 
         return power_agent_from_dict(data, source)
     return linear_batch.linear_agent_from_dict(data, source)
+
+
+def read_agent_document(source: str | PathLike[str]) -> dict[str, Any]:
+    """The JSON object of an agent's file; InputError if it has none.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b'{"format": "x"}')
+    ...     file.flush()
+    ...     read_agent_document(file.name)
+    {'format': 'x'}
+    """
+    name = fspath(source)
+    try:
+        text = read_bytes(source, max_bytes=MAX_BYTES)
+    except OSError as problem:
+        raise InputError(
+            f"cannot read the agent {name}: {problem.strerror or problem}; train one with kilowait train"
+        ) from None
+    if sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise InputError(f"{name} contains no agent: it has more than {MAX_VALUES:,} values")
+    try:
+        data = parse_json(text, source)
+    except InputError as problem:
+        raise InputError(
+            f"{name} contains no agent: it is not JSON, or is cut off ({problem}); write it again with kilowait train"
+        ) from None
+    if not isinstance(data, dict):
+        raise InputError(
+            f"{name} contains no agent: its format is {type(data).__name__!r}; name the agent.json that kilowait train "
+            "wrote"
+        )
+    return data
+
+
+def check_agent_fields(
+    data: Mapping[str, Any],
+    version: int,
+    fields: Mapping[str, Field],
+    source: str | PathLike[str],
+    *,
+    optional: Mapping[str, Field] | None = None,
+) -> None:
+    """Raise an InputError if a linear agent has another version, or an invalid field.
+
+    Args:
+        data: contents of the file.
+        version: the version that is read.
+        fields: fields besides weights, name and provenance.
+        source: the file, for the error.
+        optional: fields that may be missing.
+    """
+    name = fspath(source)
+    if data.get("version") != version:
+        raise InputError(
+            f"{name} is an agent of version {data.get('version')!r:.60}; this kilowait reads version {version}: "
+            "train it again"
+        )
+    common: dict[str, Field] = {"weights": Values(Number()), "name": Text(), "provenance": Values(Anything())}
+    check_fields(dict(data), Record({**common, **fields}, optional or {}), name, remedy="train it again")
+    if len(data["name"]) > MAX_NAME:
+        raise InputError(f"{name}: name has {len(data['name']):,} characters; at most {MAX_NAME} are read")
+
+
+def weights_in_order(
+    weights: Mapping[str, Any], features: Iterable[str], source: str | PathLike[str]
+) -> npt.NDArray[np.float64]:
+    """The weights of these features in their order; InputError if others are there.
+
+    >>> weights_in_order({"b": 2, "a": 1.5}, ("a", "b"), "agent.json").tolist()
+    [1.5, 2.0]
+    """
+    names = tuple(features)
+    if set(weights) != set(names):
+        raise InputError(
+            f"{fspath(source)} has weights for {', '.join(weights)[:300]}; this agent needs {', '.join(names)}"
+        )
+    for name in names:
+        if abs(weights[name]) > MAX_WEIGHT:
+            raise InputError(f"{fspath(source)}: weights.{name} is {weights[name]:g}; at most {MAX_WEIGHT:g} is read")
+    return np.array([float(weights[name]) for name in names])
+
+
+def write_agent(path: str | PathLike[str], data: Mapping[str, Any], *, text: str | None = None) -> Path:
+    """Write the JSON file of a linear agent: `data`, or a `text` of the same content in another layout."""
+    target = Path(path)
+    try:
+        write_text(target, (json.dumps(data, indent=2, allow_nan=False) if text is None else text) + "\n", parents=True)
+    except OSError as problem:
+        raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
+    return target
+
+
+class LinearWeights:
+    """Base class of linear agents: weights by name."""
+
+    weights: npt.NDArray[np.float64]
+
+    @property
+    def weight_names(self) -> tuple[str, ...]:
+        """Names of the weights, in order."""
+        raise NotImplementedError
+
+    def explain(self) -> list[tuple[str, float]]:
+        """Names and weights, the largest first; a positive weight of a feature moves jobs, or GPU types, back."""
+        return sorted(self.weights_by_name().items(), key=lambda pair: -abs(pair[1]))
+
+    def weights_by_name(self) -> dict[str, float]:
+        """The weights as plain data, for the file."""
+        return dict(zip(self.weight_names, self.weights.tolist(), strict=True))
+
+    def check_weights(self) -> None:
+        """Make the weights an array that cannot be written to; InputError if they are not one finite number a name."""
+        weights, names = np.array(self.weights, np.float64), self.weight_names
+        if weights.shape != (len(names),) or not np.isfinite(weights).all():
+            raise InputError(
+                f"the weights are {self.weights!r}; give {len(names)} finite numbers, one for each of "
+                f"{', '.join(names)}"
+            )
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)

@@ -13,8 +13,6 @@ import numpy as np
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "joined_table"]
-
 CURRICULA = {
     "mixed": "mixed at random during the whole training",
     "synthetic-first": "only synthetic jobs at first, for their share of the training; then only log jobs",

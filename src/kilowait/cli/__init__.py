@@ -17,9 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output that has exited.
     """
     try:  # Ctrl-C may come before the first import is complete.
-        from kilowait.cli import interrupts
+        from kilowait.cli import terminal
 
-        with interrupts.deferred_interrupts():
+        with terminal.deferred_interrupts():
             if arguments is not None:
                 return _run(list(arguments))
             return _run_process(sys.argv[1:])
@@ -31,15 +31,15 @@ def _run_process(arguments: list[str]) -> int:
     """Run the command of this process, which ends afterwards."""
     import signal
 
-    from kilowait.cli import streams
+    from kilowait.cli import terminal
 
-    streams.open_closed_streams()
+    terminal.open_closed_streams()
     try:
         status = _run(arguments)
     except Exception:
         import traceback
 
-        with streams.guarded_streams():
+        with terminal.guarded_streams():
             sys.stderr.write(traceback.format_exc())
         status = 1
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -48,13 +48,13 @@ def _run_process(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from kilowait.cli import streams
+    from kilowait.cli import terminal
 
-    with streams.guarded_streams():
+    with terminal.guarded_streams():
         try:
             status = _status_of_command(arguments)
             sys.stdout.flush()
-        except streams.OutputError as error:
+        except terminal.OutputError as error:
             if not error.closed_pipe:
                 sys.stderr.write(f"error: {error}\n")
             status = 1 if error.closed_pipe else 2
@@ -63,12 +63,12 @@ def _run(arguments: list[str]) -> int:
 
 
 def _status_of_command(all_arguments: list[str]) -> int:
-    from kilowait.cli import app, argument_checks, console
+    from kilowait.cli import app, console
     from kilowait.errors import KilowaitError
 
     arguments, debug = app.without_debug(all_arguments)
     try:
-        argument_checks.check_arguments(arguments)
+        app.check_arguments(arguments)
         with console.plain_messages():
             app.command().main(arguments, prog_name="kilowait", obj={"words": arguments})
     except SystemExit as finished:  # typer exits this way after --help, after a wrong option, and on success
@@ -78,9 +78,7 @@ def _status_of_command(all_arguments: list[str]) -> int:
     except KilowaitError as error:
         if debug:
             raise
-        from kilowait.cli.option_names import with_option_names
-
-        console.info(f"error: {with_option_names(str(error), app.options_of(arguments))}")
+        console.info(f"error: {app.with_option_names(str(error), app.options_of(arguments))}")
         return 2
     except OSError as error:  # a path too long for the system, a full disk, ...
         if debug:
@@ -89,7 +87,7 @@ def _status_of_command(all_arguments: list[str]) -> int:
         console.info(f"error: {error.strerror or error}{place}; check the path and the space on its disk")
         return 2
     except UnicodeEncodeError:
-        name = argument_checks.undecodable_name(arguments)
+        name = app.undecodable_name(arguments)
         if debug or name is None:
             raise
         console.info(f"error: the name {name} has bytes that are no UTF-8; rename the file or folder")

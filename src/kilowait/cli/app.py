@@ -1,8 +1,14 @@
-"""The commands by name. Each module is imported only when its command is used, so that ``kilowait --help`` is quick."""
+"""The commands by name, checks of their arguments, and the wording of errors with their options.
+
+Each module of a command is imported only when the command is used, so that ``kilowait --help`` is quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -13,32 +19,48 @@ from typer.main import get_command
 
 import kilowait
 from kilowait.cli.console import PLAIN
-
-__all__ = ["VERBS", "Interrupted", "command", "options_of", "without_debug"]
+from kilowait.errors import InputError
 
 VERBS: dict[str, tuple[str, str]] = {
-    "quickstart": ("kilowait.cli.quickstart", "Run a first comparison and training on a synthetic workload."),
+    "quickstart": ("kilowait.cli.report", "Run a first comparison and training on a synthetic workload."),
     "simulate": ("kilowait.cli.simulate", "Replay a job log under one scheduling policy; print waits."),
     "compare": ("kilowait.cli.compare", "Compare several policies on the same jobs, with significance tests."),
     "report": ("kilowait.cli.report", "Write an HTML page with tables and figures from result folders."),
     "energy": ("kilowait.cli.energy", "Power of a cluster, and what power controls save on a log."),
     "train": ("kilowait.cli.train", "Train a scheduling agent on a job log."),
-    "tune": ("kilowait.cli.tune", "Search for hyperparameters of a training algorithm."),
+    "tune": ("kilowait.cli.train", "Search for hyperparameters of a training algorithm."),
     "evaluate": ("kilowait.cli.evaluate", "Test a trained agent against policies on a log."),
-    "export": ("kilowait.cli.export", "Export a trained network as ONNX or TorchScript."),
-    "pareto": ("kilowait.cli.pareto", "Pareto front of an agent over preferences between objectives."),
+    "export": ("kilowait.cli.evaluate", "Export a trained network as ONNX or TorchScript."),
+    "pareto": ("kilowait.cli.evaluate", "Pareto front of an agent over preferences between objectives."),
     "predict": ("kilowait.cli.predict", "Predict run time, wait, power or energy of jobs."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
     "telemetry": ("kilowait.cli.telemetry", "Measure power and carbon intensity; assign energy to jobs."),
     "synth": ("kilowait.cli.synth", "Synthetic workloads: fit a generator to a log, sample, score."),
-    "policies": ("kilowait.cli.policies", "List the scheduling policies."),
-    "clusters": ("kilowait.cli.clusters", "List the preset clusters and GPU types."),
-    "bench": ("kilowait.cli.bench", "Measure the speed of kilowait on this machine."),
+    "policies": ("kilowait.cli.listings", "List the scheduling policies."),
+    "clusters": ("kilowait.cli.listings", "List the preset clusters and GPU types."),
+    "bench": ("kilowait.cli.simulate", "Measure the speed of kilowait on this machine."),
 }
-"""Name of a command to its module, which has `app`, a typer.Typer, and its line in the help. The command of a missing
-module is left out."""
+"""Name of a command to its module and its line in the help.
+
+The module has `app`, a typer.Typer, which is the command or has a command of this name. The command of a missing module
+is left out."""
 
 _DEBUG = ("-v", "--debug")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PARTS = re.compile(r"[,=:+]")
+ALIASES: Mapping[str, str] = {
+    "window_jobs": "window",
+    "reward": "objective",
+    "promise": "max_slowdown_ratio",
+    "n_envs": "num_envs",
+    "quasi": "quasi_identifiers",
+    "trust": "allow_pickle_with",
+    "grow": "scale_jobs",
+    "mix": "job_mix",
+}
+"""Argument or field of a Python function to the parameter of a command that sets it, where the two differ."""
+_VALUE = r"'[^']*'|\"[^\"]*\"|True|False|-?\d[\w.]*%?"
+_ARGUMENT = re.compile(rf"(?<![\w:.,=+'\"/-])(--)?([a-z]\w*(?:-\w+)*)(?:=({_VALUE}))?(?![\w=(:/'\"-]|\.\w)")
 
 
 class Interrupted(Exception):
@@ -56,7 +78,8 @@ class _Verbs(MutableMapping[str, Any]):
         if verb not in self._names:
             raise KeyError(verb)
         if verb not in self._built:
-            self._built[verb] = get_command(import_module(VERBS[verb][0]).app)
+            built = get_command(import_module(VERBS[verb][0]).app)
+            self._built[verb] = getattr(built, "commands", {}).get(verb, built)
             self._built[verb].name = verb
         return self._built[verb]
 
@@ -151,3 +174,76 @@ def without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     remaining = [argument for argument in arguments[:end] if argument not in _DEBUG]
     return [*remaining, *arguments[end:]], len(remaining) < end
+
+
+# -- checks of arguments and wording of errors --------------------------------------------------------
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """InputError if an argument names a pipe, or one with bytes that are no UTF-8 would be written to a result folder.
+
+    Result folders store the command and the names of its inputs as UTF-8, and training would fail only at its end.
+    Pipes of the shell (``<(zcat log.gz)``) are below /dev or /proc and stay allowed; opening any other waits for a
+    writer, perhaps for ever.
+
+    >>> check_arguments(["simulate", "log.swf", "--out", "runs/a"])
+    """
+    name = undecodable_name(arguments)
+    if name is not None and any(re.match(r"--out\b|-o", argument) for argument in arguments):
+        raise InputError(f"the name {name} has bytes that are no UTF-8, and result files are UTF-8; rename it")
+    for argument in arguments:
+        for part in {argument, *_PARTS.split(argument)}:
+            if _is_named_pipe(part):
+                raise InputError(f"{part} is a named pipe; write its content to a file first, and name that")
+
+
+def undecodable_name(arguments: Sequence[str]) -> str | None:
+    """The first argument with bytes that are no UTF-8, if any."""
+    return next((argument for argument in arguments if _SURROGATE.search(argument)), None)
+
+
+def _is_named_pipe(name: str) -> bool:
+    if not name or "\0" in name or name.startswith(("/dev/", "/proc/")):
+        return False
+    try:
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def with_option_names(text: str, options: Mapping[str, Any]) -> str:
+    """The text with arguments spelled as options: ``at_limit='kill'`` becomes ``--at-limit kill``.
+
+    Only arguments that the command has an option for are replaced: ``name=value`` where the value is a literal, names
+    with an underscore, and options spelled after a field (``--scope``).
+
+    Args:
+        text: the message of an error.
+        options: the command's click parameters by name; see `app.options_of`.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        dashes, word, value = match.groups()
+        name = word.replace("-", "_")
+        if dashes and name in options:
+            return match[0]
+        if not dashes and value is None and "_" not in word:
+            return match[0]
+        option = options.get(name, options.get(ALIASES.get(name, "")))
+        return match[0] if option is None else _spelled(option, value)
+
+    return _ARGUMENT.sub(replaced, text)
+
+
+def _spelled(option: Any, value: str | None) -> str:
+    """An option with its value, as written on a command line."""
+    name = _longest(option.opts)
+    if value is None:
+        return name
+    if option.is_flag:
+        return name if value == "True" or not option.secondary_opts else _longest(option.secondary_opts)
+    return f"{name} {value.strip(chr(39) + chr(34))}"
+
+
+def _longest(names: Sequence[str]) -> str:
+    return max(names, key=len)

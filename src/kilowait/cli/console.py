@@ -6,14 +6,13 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import environ
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from kilowait.cli.escapes import escaped, escaped_line, json_escaped
-from kilowait.cli.streams import unescaped
+from kilowait.cli.terminal import escaped, escaped_line, json_escaped, unescaped
 from kilowait.units import format_duration
 
 if TYPE_CHECKING:
@@ -23,31 +22,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = [
-    "PLAIN",
-    "busy",
-    "command",
-    "count",
-    "facts",
-    "json_document",
-    "note",
-    "number",
-    "percent",
-    "plain_messages",
-    "progress",
-    "info",
-    "span",
-    "steps",
-    "table",
-    "status",
-    "title",
-    "today",
-]
-
 PIPE_WIDTH = 160
 """Width of tables that are written to a file or a pipe, which has no terminal width."""
 MIN_WRAPPED_WIDTH = 30
 """Minimum width of a wrapped column; below it the table grows wider than the terminal."""
+
+
+Columns = Sequence[tuple[str, str, Callable[[Any], str]]]
+"""Columns of a table: header, key of the value in a record, and text of the value."""
 
 
 class _Plain(TypedDict):
@@ -84,6 +66,15 @@ def number(value: float) -> str:
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def integer(value: float) -> str:
+    """A whole number with thousands separators.
+
+    >>> integer(12345.0)
+    '12,345'
+    """
+    return f"{value:,.0f}"
 
 
 def count(value: int, one: str, many: str | None = None) -> str:
@@ -208,6 +199,14 @@ def table(
     for line in cells:
         grid.add_row(*line)
     _print_table(grid)
+
+
+def records(columns: Columns, rows: Sequence[Any], **layout: Any) -> None:
+    """Print a table with one row per record, a mapping or an object."""
+    cells = [
+        [text(row[key] if isinstance(row, Mapping) else getattr(row, key)) for _, key, text in columns] for row in rows
+    ]
+    table([header for header, _, _ in columns], cells, **layout)
 
 
 def _star(marked: set[tuple[int, int]] | None, row: int, place: int, left: int) -> str:

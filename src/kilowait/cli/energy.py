@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import console, options
-from kilowait.cli import option_groups as groups
-from kilowait.cli.console import steps
+from kilowait.cli import console
+from kilowait.cli.options import LOG_FORMAT, SIGNALS, Force, Json, Out, Workers, verb
+from kilowait.experiments.settings import Scenario
+from kilowait.settings import Argument, Option
 
 app = typer.Typer(
     add_completion=False,
@@ -28,39 +29,25 @@ Examples:
   kilowait energy controls gpu:1000:gpu-mixed:0.9 --gpu-power-cap none,80%,60%"""
 
 
-@app.command(epilog=_DESCRIBE_EPILOG)
+@verb(app, epilog=_DESCRIBE_EPILOG)
 def describe(
-    model: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A power model: a preset or a TOML file.")],
+    model: Annotated[str, Argument("PRESET|FILE", "A power model: a preset or a TOML file.")],
     cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster", "-c", metavar="CLUSTER", help="Use the node counts of this cluster instead of the model's."
-        ),
+        str | None, Option("CLUSTER", "Use the node counts of this cluster instead of the model's.", "-c")
     ] = None,
     cooling: Annotated[
         str | None,
-        typer.Option(
-            "--cooling",
-            metavar="COOLING",
-            help="Cooling model to use instead of that of the power model: pue:X, supply-air, linear-cop, chiller or "
+        Option(
+            "COOLING",
+            "Cooling model to use instead of that of the power model: pue:X, supply-air, linear-cop, chiller or "
             "economiser.",
         ),
     ] = None,
     temperature: Annotated[
-        float,
-        typer.Option(
-            "--outdoor-temperature",
-            metavar="CELSIUS",
-            help="Outdoor temperature in °C, for cooling that depends on it.",
-        ),
+        float, Option("CELSIUS", "Outdoor temperature in °C, for cooling that depends on it.", "--outdoor-temperature")
     ] = 20.0,
-    wet_bulb: Annotated[
-        float,
-        typer.Option(
-            "--wet-bulb", metavar="CELSIUS", help="Wet-bulb temperature in °C, for cooling that depends on it."
-        ),
-    ] = 15.0,
-    json: options.Json = False,
+    wet_bulb: Annotated[float, Option("CELSIUS", "Wet-bulb temperature in °C, for cooling that depends on it.")] = 15.0,
+    json: Json = False,
 ) -> None:
     """Print the power of a cluster when idle and under full load, for IT and facility, and by component.
 
@@ -77,64 +64,46 @@ def describe(
     show_description(result)
 
 
-@app.command(epilog=_CONTROLS_EPILOG)
-@groups.with_groups
+@verb(
+    app,
+    "trace cluster power policy backfill power_controls gpu_power_cap placement gpu_type_order gpu_speeds "
+    f"{SIGNALS} weather at_limit on_oversized ignore_dependencies load jobs {LOG_FORMAT} workers json out force",
+    epilog=_CONTROLS_EPILOG,
+    power=Option("MODEL", "Power model: a preset, a TOML file, or auto: the cluster's own."),
+    policy=Option("POLICY", "Policy that orders the wait queue, as in kilowait simulate.", "-p"),
+)
 def controls(
     context: typer.Context,
-    *,
-    trace: options.Trace,
-    cluster: options.Cluster = "auto",
-    power: Annotated[
-        str, typer.Option(metavar="MODEL", help="Power model: a preset, a TOML file, or auto: the cluster's own.")
-    ] = "auto",
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy", "-p", metavar="POLICY", help="Policy that orders the wait queue, as in kilowait simulate."
-        ),
-    ] = "fcfs",
+    scenario: Scenario,
     backfill: Annotated[
         str | None,
-        typer.Option(
-            "--backfill",
-            "-b",
-            metavar="MODE",
-            help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation; by default "
+        Option(
+            "MODE",
+            "Backfilling: none, easy, conservative, or the number of jobs that get a reservation; by default "
             "easy, on GPU clusters none.",
-            show_default=False,
+            "-b",
         ),
     ] = None,
     power_controls: Annotated[
         str | None,
-        typer.Option(
-            "--power-controls",
-            metavar="L,...",
-            help="Comma-separated sets of power controls, each joined by +: none,sleep=break-even,dvfs=1.1,all. By "
+        Option(
+            "L,...",
+            "Comma-separated sets of power controls, each joined by +: none,sleep=break-even,dvfs=1.1,all. By "
             "default each control that the cluster supports alone, and all of them together.",
-            show_default=False,
         ),
     ] = None,
     gpu_power_cap: Annotated[
         str | None,
-        typer.Option(
-            "--gpu-power-cap",
-            metavar="SHARE,...",
-            help="GPU clusters: comma-separated power caps as shares of the GPU's limit (TDP); by default none and 90 "
+        Option(
+            "SHARE,...",
+            "GPU clusters: comma-separated power caps as shares of the GPU's limit (TDP); by default none and 90 "
             "to 50 %.",
-            show_default=False,
         ),
     ] = None,
-    placement: options.Placement = None,
-    gpu_type_order: options.GpuTypeOrder = None,
-    gpu_speeds: options.GpuSpeeds = "auto",
-    signals: groups.SignalOptions,
-    at_limit: options.AtLimit = "extend",
-    changes: groups.LogOptions,
-    log_format: groups.LogFormatOptions,
-    workers: options.Workers = None,
-    json: options.Json = False,
-    out: options.Out = None,
-    force: options.Force = False,
+    workers: Workers = None,
+    json: Json = False,
+    out: Out = None,
+    force: Force = False,
 ) -> None:
     """Run one policy without power controls, with each power control alone, and with all of them; print the savings.
 
@@ -143,43 +112,26 @@ def controls(
     """
     from kilowait.cli.output.energy import show_controls
     from kilowait.evaluation.storage import writable_folder
-    from kilowait.experiments import comparison_plan as planning
-    from kilowait.experiments.comparison_results import summarize_comparison
-    from kilowait.experiments.gpu_options import default_backfill
+    from kilowait.experiments.comparison.compare import prepare_control_comparison, run_and_save
+    from kilowait.experiments.power_controls import power_controls_or_caps
     from kilowait.experiments.scenario_inputs import is_node_level
+    from kilowait.experiments.settings import default_backfill
 
     context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None:
-        power_controls = groups.power_controls_or_caps(power_controls or "none", gpu_power_cap)
-    backfill = backfill or default_backfill(is_node_level(cluster, trace))
-    scenario = groups.scenario_from_options(context, trace)
-    with console.busy(f"reading {trace} ..."):
-        ready = planning.prepare_control_comparison(scenario, policy, backfill, power_controls)
-    cache = None if out is None else ready.cell_cache(out)
-    if cache is not None:
-        cache.check_unused(force=force)
-    with steps(ready.cell_count) as step:
-        comparison = planning.run(
-            ready, workers=workers, cache=cache, progress=lambda cell, ran: step(ready.policies[cell[1]].label, True)
-        )[0]
-    result = summarize_comparison(comparison, ready.plan.metric, seed=0, bounds=False)
-    if out is not None and cache is not None:
-        command_line = console.command(context)
-        planning.save(
-            out,
-            ready,
-            [comparison],
-            {"traces": [result]},
-            cache,
-            command=command_line,
-            date=console.today(),
-            force=force,
-        )
+        power_controls = power_controls_or_caps(power_controls or "none", gpu_power_cap)
+    backfill = backfill or default_backfill(is_node_level(scenario.cluster, scenario.trace))
+    with console.busy(f"reading {scenario.trace} ..."):
+        ready = prepare_control_comparison(scenario, scenario.policy, backfill, power_controls)
+    command = console.command(context)
+    _, (result,) = run_and_save(
+        ready, console, out=out, force=force, workers=workers, command=command, tables=False, lines=True
+    )
     for note in result["notes"]:
         console.note(note)
     if json:
         console.json_document({"scenario": ready.plan.to_dict(), **result, "out": out})
         return
-    show_controls(result, ready.workloads[0])
+    show_controls(result, ready.cases[0].workload)
     if out is not None:
         print(f"\nwritten to {out}; write a page with figures: kilowait report {out}")

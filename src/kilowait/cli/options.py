@@ -1,428 +1,214 @@
-"""Options shared by several commands."""
+"""Commands from functions: the options of a command are the fields of the settings dataclasses that it fills.
+
+A field with an `Option` annotation becomes an option with the default of the field, so that the command line has no
+defaults of its own. The other parameters of the function with such an annotation become options too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
-__all__ = [
-    "WORKLOAD_SYNTAX",
-    "AtLimit",
-    "BackfillDepth",
-    "BackfillOrder",
-    "ByClass",
-    "Carbon",
-    "CarbonScope",
-    "CheckpointInterval",
-    "CheckpointLoadTime",
-    "CheckpointWriteTime",
-    "Cluster",
-    "Columns",
-    "Cooling",
-    "CoolingWithoutWeather",
-    "Force",
-    "Forecast",
-    "Format",
-    "GpuPowerCap",
-    "GpuSpeeds",
-    "GpuTypeOrder",
-    "IgnoreDependencies",
-    "Jobs",
-    "Json",
-    "Load",
-    "LogStart",
-    "Migrate",
-    "OnOversized",
-    "OptionalTrace",
-    "Out",
-    "Overrun",
-    "Placement",
-    "Power",
-    "PowerPredictor",
-    "Preempt",
-    "PreemptGrace",
-    "PreemptMinRuntime",
-    "Price",
-    "RepeatSignals",
-    "RoundInterval",
-    "RuntimePredictor",
-    "SchedulePer",
-    "Strict",
-    "TestFraction",
-    "Trace",
-    "UnpackLimit",
-    "Utilization",
-    "Weather",
-    "Window",
-    "Workers",
-]
+from kilowait.settings import NO_VALUE, Argument, Option
 
-WORKLOAD_SYNTAX = (
-    "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
-)
+LOG_FORMAT = "columns format unpack_limit strict"
+"""The options of a log's format, in the order of the help."""
+SIGNALS = "carbon price carbon_scope cooling utilization forecast log_start repeat_signals"
+"""The options of the signals of energy accounting, without the weather."""
 
-# -- jobs and cluster ------------------------------------------------------------------------------
-
-Trace = Annotated[
-    str,
-    typer.Argument(
-        help="Job log: a file (SWF, sacct -P, CSV, Parquet, ...; may be compressed), the folder of a log in several "
-        f"files, or a synthetic workload: {WORKLOAD_SYNTAX}.",
-        show_default=False,
-    ),
-]
-OptionalTrace = Annotated[
-    str | None,
-    typer.Argument(
-        help="Job log, as in kilowait simulate. Optional if --cluster is a GPU cluster: a synthetic workload is "
-        "generated for it.",
-        show_default=False,
-    ),
-]
-Cluster = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        "-c",
-        metavar="CLUSTER",
-        help="Cluster: a preset (see kilowait clusters), nodes:N, a TOML file, a CSV list of nodes, or auto: the size "
-        "that the log states.",
-    ),
-]
-Jobs = Annotated[
-    str | None, typer.Option("--jobs", metavar="N|A:B", help="Use only the first N jobs, or jobs A to B - 1.")
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        "--columns", metavar="MAP", help="Columns of a CSV or Parquet file: submit_s=submitted,estimate_s=limit_min*60."
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help="Format of the log: swf, sacct, events, csv, parquet; for GPU clusters openb, pai, spot, philly, helios, "
-        "supercloud, google2011, google2019. Detected from the content by default.",
-    ),
-]
-UnpackLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--unpack-limit",
-        metavar="SIZE",
-        help="Largest size of the decompressed log, e.g. 64G. By default a quarter of the machine's memory.",
-        show_default=False,
-    ),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail if a row of the log must be dropped or corrected.")]
-Load = Annotated[
-    float | None,
-    typer.Option("--load", metavar="TARGET", help="Scale the times between arrivals to this offered load, e.g. 0.9."),
-]
-IgnoreDependencies = Annotated[
-    bool,
-    typer.Option("--ignore-dependencies", help="Submit every job at its logged time, even if it depends on another."),
-]
-OnOversized = Annotated[
-    str,
-    typer.Option(
-        "--on-oversized",
-        metavar="error|drop",
-        help="Jobs larger than the cluster: fail (error), or leave them out and count them (drop).",
-    ),
-]
-
-# -- scheduling ------------------------------------------------------------------------------------
-
-BackfillDepth = Annotated[
-    str,
-    typer.Option(
-        "--backfill",
-        "-b",
-        metavar="MODE",
-        help="Backfilling: none, easy, conservative, or the number of jobs that get a reservation.",
-    ),
-]
-BackfillOrder = Annotated[
-    str | None,
-    typer.Option(
-        "--backfill-order",
-        metavar="POLICY",
-        help="Policy that orders backfill candidates, e.g. sjf. By default the policy of the queue.",
-    ),
-]
-AtLimit = Annotated[
-    str,
-    typer.Option(
-        "--at-limit",
-        metavar="extend|kill",
-        help="Jobs that run longer than their walltime limit: let them finish (extend) or end them there (kill).",
-    ),
-]
-Overrun = Annotated[
-    str | None,
-    typer.Option(
-        "--overrun",
-        metavar="double|steps|quantile",
-        help="Expected run time of a job that runs longer than its estimate: double the estimate, again and again; add "
-        "steps of 1, 5, 15, ... minutes; or the predicted upper quantile (column overrun_planned_s). By default "
-        "double, or what the policy prefers.",
-        show_default=False,
-    ),
-]
-SchedulePer = Annotated[
-    str,
-    typer.Option(
-        "--schedule-per",
-        metavar="instant|event",
-        help="Run one scheduling pass per instant, or one after every single event.",
-    ),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        "--placement",
-        metavar="RULE",
-        help="Where a job is placed. Clusters of whole nodes: first (first node group that fits) or balance (the "
-        "emptiest group). GPU clusters: first, best, worst, consolidate, random, dot-product, gpu-packing, "
-        "gpu-clustering, fgd, capacity; see kilowait clusters --gpus. By default first, or what the policy prefers.",
-        show_default=False,
-    ),
-]
-GpuTypeOrder = Annotated[
-    str | None,
-    typer.Option(
-        "--gpu-type-order",
-        metavar="any|fastest|least-energy",
-        help="GPU clusters: GPU types that a job tries first.",
-        show_default=False,
-    ),
-]
-Preempt = Annotated[
-    bool | None,
-    typer.Option(
-        "--preempt/--no-preempt",
-        help="GPU clusters: whether jobs of higher priority preempt running jobs. By default the policy decides.",
-        show_default=False,
-    ),
-]
-Migrate = Annotated[
-    bool | None,
-    typer.Option(
-        "--migrate/--no-migrate",
-        help="GPU clusters: whether running jobs migrate to GPUs where they finish sooner.",
-        show_default=False,
-    ),
-]
-CheckpointInterval = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint-interval",
-        metavar="SPAN",
-        help="GPU clusters: work between checkpoints, e.g. 30m; 0: a checkpoint is written at each preemption; never: "
-        "no checkpoints.",
-        show_default=False,
-    ),
-]
-CheckpointLoadTime = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint-load-time", metavar="SPAN", help="GPU clusters: time to load a checkpoint.", show_default=False
-    ),
-]
-CheckpointWriteTime = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint-write-time",
-        metavar="SPAN",
-        help="GPU clusters: time to write a checkpoint at a preemption.",
-        show_default=False,
-    ),
-]
-PreemptGrace = Annotated[
-    str | None,
-    typer.Option(
-        "--preempt-grace",
-        metavar="SPAN",
-        help="GPU clusters: grace period in which a preempted job continues to run.",
-        show_default=False,
-    ),
-]
-PreemptMinRuntime = Annotated[
-    str | None,
-    typer.Option(
-        "--preempt-min-runtime",
-        metavar="SPAN",
-        help="GPU clusters: minimum run time of a job before it can be preempted.",
-        show_default=False,
-    ),
-]
-RoundInterval = Annotated[
-    str | None,
-    typer.Option(
-        "--round-interval",
-        metavar="SPAN",
-        help="GPU clusters: schedule only at these intervals, e.g. 6m; 0: at every event.",
-        show_default=False,
-    ),
-]
-GpuSpeeds = Annotated[
-    str,
-    typer.Option(
-        "--gpu-speeds",
-        metavar="SPEEDS",
-        help="GPU clusters: speed of a job on each GPU type: auto (measured if known, else roofline, else 1), "
-        "roofline, none (all 1), or a file of throughputs in Gavel's format.",
-    ),
-]
-RuntimePredictor = Annotated[
-    str | None,
-    typer.Option(
-        "--runtime-predictor",
-        metavar="MODEL",
-        help="Predict run times: forest (refitted weekly on completed jobs; needs kilowait[predict]), last2, or a "
-        "folder written by kilowait predict fit. Policies order jobs by the prediction and reservations use a safe "
-        "upper bound; jobs are still killed only at the user's limit.",
-        show_default=False,
-    ),
-]
-
-# -- power -----------------------------------------------------------------------------------------
-
-Power = Annotated[
-    str | None,
-    typer.Option(
-        "--power",
-        metavar="MODEL",
-        help="Account for energy with this power model: a preset (polaris, mira, theta, ...), a TOML file, or auto: "
-        "the model of the cluster.",
-    ),
-]
-PowerPredictor = Annotated[
-    str | None,
-    typer.Option(
-        "--power-predictor",
-        metavar="MODEL",
-        help="With --power: predicted power of jobs, used by power controls before a job has run: a model of kilowait "
-        "predict score (forest, recent, boosting:mean, forest:quantile:0.9, ...), a folder written by kilowait "
-        "predict fit --target power, or model: the power model's own value. Energy accounting always uses measured "
-        "power. By default power controls do too.",
-        show_default=False,
-    ),
-]
-GpuPowerCap = Annotated[
-    str | None,
-    typer.Option(
-        "--gpu-power-cap",
-        metavar="SHARE",
-        help="GPU clusters: power cap as a share of the GPU's limit (TDP), e.g. 60%; jobs run longer and draw less "
-        "power. Needs --power.",
-        show_default=False,
-    ),
-]
-Carbon = Annotated[
-    str | None,
-    typer.Option("--carbon", metavar="FILE", help="Carbon intensity over time, CSV or JSON; adds CO2 emissions."),
-]
-CarbonScope = Annotated[
-    str,
-    typer.Option(
-        "--carbon-scope", metavar="life-cycle|direct", help="Which emissions to count, if the data contain both."
-    ),
-]
-Price = Annotated[
-    str | None, typer.Option("--price", metavar="FILE", help="Electricity price over time, CSV; adds the cost.")
-]
-Weather = Annotated[
-    str | None,
-    typer.Option(
-        "--weather",
-        metavar="FILE",
-        help="Weather over time, Open-Meteo JSON or EPW; required by the cooling models linear-cop, chiller and "
-        "economiser.",
-    ),
-]
-Cooling = Annotated[
-    str | None,
-    typer.Option(
-        "--cooling",
-        metavar="COOLING",
-        help="Cooling model to use instead of that of the power model: pue:X (constant PUE, e.g. pue:1.2), "
-        "supply-air, linear-cop, chiller or economiser.",
-    ),
-]
-CoolingWithoutWeather = Annotated[
-    str | None,
-    typer.Option(
-        "--cooling",
-        metavar="COOLING",
-        help="Cooling model to use instead of that of the power model: pue:X or supply-air (models that need weather "
-        "data are available in kilowait simulate and compare).",
-    ),
-]
-Utilization = Annotated[
-    str | None,
-    typer.Option(
-        "--utilization",
-        metavar="FRACTION",
-        help="Utilization of jobs whose log has none: cpu=0.8,gpu=0.5; or names of columns. Default: full load.",
-    ),
-]
-Forecast = Annotated[
-    str,
-    typer.Option(
-        "--forecast",
-        metavar="FORECAST",
-        help="Forecast used by load shifting: perfect, persistence, or noisy:GRID with the errors measured for a grid.",
-    ),
-]
-LogStart = Annotated[
-    str | None,
-    typer.Option("--log-start", metavar="DATE", help="Date of the first submission (UTC), for logs without dates."),
-]
-RepeatSignals = Annotated[
-    bool,
-    typer.Option(
-        "--repeat-signals",
-        help="Repeat carbon intensity and other signals by whole weeks if they are shorter than the log.",
-    ),
-]
-
-# -- evaluation and output -------------------------------------------------------------------------
-
-TestFraction = Annotated[
-    float,
-    typer.Option(
-        "--test-fraction",
-        metavar="FRACTION",
-        min=0.01,
-        max=1.0,
-        help="Share of the jobs, taken from the end of the log, used for testing; 0.3: 30 %.",
-    ),
-]
-Window = Annotated[int, typer.Option("--window", metavar="N", min=1, help="Length of a window: a number of jobs.")]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        max=4096,
-        help="Number of worker processes. By default it depends on the amount of work.",
-    ),
-]
-ByClass = Annotated[
-    str | None,
-    typer.Option(
-        "--by", metavar="KIND", help="Also show results by class of job: size, runtime, user, account, queue, qos."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="DIR", help="Write a folder with the complete results.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an earlier run wrote it.")]
+    Option("N", "Number of worker processes. By default it depends on the amount of work.", min=1, max=4096),
+]  # fmt: skip
+Json = Annotated[bool, Option(None, "Print one JSON document and nothing else.")]
+Out = Annotated[Path | None, Option("DIR", "Write a folder with the complete results.", "-o")]
+Force = Annotated[bool, Option(None, "Replace the folder if an earlier run wrote it.")]
+
+COOLING_WITHOUT_WEATHER = Option(
+    "COOLING",
+    "Cooling model to use instead of that of the power model: pue:X or supply-air (models that need weather data are "
+    "available in kilowait simulate and compare).",
+)
+"""The option of the cooling model for commands without ``--weather``."""
+
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """An option or argument of a command; `option` is None if typer knows the annotation."""
+
+    annotation: Any
+    default: Any
+    option: Option | None
+
+
+def verb(
+    app: typer.Typer, order: str = "", *, epilog: str, name: str | None = None, **changed: Option
+) -> Callable[[Verb], Verb]:
+    """Make a function the command `name` of `app`, with options for its parameters.
+
+    A parameter whose type is a settings dataclass stands for the options of its fields, and of the fields of the
+    dataclasses within; the function gets the dataclass. A parameter of the type ``Callable[..., Settings]`` is the
+    dataclass without the fields that the function sets itself; those have no option, or one of the function's own. If
+    a dataclass has a class method `from_options`, it makes the instance.
+
+    Args:
+        app: where the command is added.
+        order: the names of the options in the order of the help; the name of a parameter or field that is a dataclass
+            stands for all its options that are not named. Fields that are not named have no option. Default: all.
+        epilog: text after the help.
+        name: default: the name of the function.
+        changed: options that differ from those of the fields, by name.
+
+    >>> app = typer.Typer()
+    >>> @dataclass
+    ... class Log:
+    ...     load: Annotated[float | None, Option("TARGET", "Offered load.")] = None
+    >>> @verb(app, epilog="")
+    ... def show(log: Log) -> None:
+    ...     print(log.load)
+    >>> app(["--load", "0.9"], standalone_mode=False)
+    0.9
+    """
+
+    def register(function: Verb) -> Verb:
+        hints = get_type_hints(function, include_extras=True)
+        own = {key: (hints[key], each.default) for key, each in inspect.signature(function).parameters.items()}
+        settings = {key: kind for key, (hint, _) in own.items() if (kind := _settings_class(hint)) is not None}
+        found: dict[str, _Parameter] = {}
+        groups: dict[str, list[str]] = {}
+        _collect(own, changed, found, groups)
+        known = _in_order(found, groups, order.split()) if order else found
+
+        def run(**values: Any) -> None:
+            for key, value in values.items():
+                option = known[key].option
+                if option is not None and option.parse is not None and value is not None:
+                    values[key] = option.parse(value)
+            # An option sets one parameter or field: the first one of its name, and one of the function itself at first.
+            arguments = {key: values.pop(_key(key, hint)) for key, (hint, _) in own.items() if key not in settings}
+            for key, kind in settings.items():
+                filled = _filled_fields(kind, values)
+                make = getattr(kind, "from_options", kind)
+                arguments[key] = partial(kind, **filled) if get_origin(own[key][0]) is Callable else make(**filled)
+            function(**arguments)
+
+        parameters = [_typer_parameter(key, parameter) for key, parameter in known.items()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        app.command(name, epilog=epilog)(run)
+        return function
+
+    return register
+
+
+def _collect(
+    fields: Mapping[str, tuple[Any, Any]],
+    changed: Mapping[str, Option],
+    found: dict[str, _Parameter],
+    groups: dict[str, list[str]],
+) -> None:
+    """Add the options of fields (name to type and default) to `found`, and the names in each dataclass to `groups`.
+
+    A field has precedence over those of the same name within dataclasses; among these the first one defines the option.
+    """
+    for name, (hint, default) in fields.items():
+        settings = _settings_class(hint)
+        kind, option = _option(hint)
+        if settings is not None:
+            inner: dict[str, _Parameter] = {}
+            _collect(_fields(settings), changed, inner, groups)
+            groups[name] = list(inner)
+            found |= {key: parameter for key, parameter in inner.items() if key not in found}
+        elif option is not None:
+            key = option.name or name
+            found[key] = _Parameter(kind, default, changed.get(key, option))
+        elif kind is typer.Context:
+            found[name] = _Parameter(hint, default, None)
+
+
+def _in_order(found: dict[str, _Parameter], groups: Mapping[str, list[str]], order: list[str]) -> dict[str, _Parameter]:
+    """The options that `order` names, in this order."""
+    names = [name for name, parameter in found.items() if parameter.option is None]
+    for word in order:
+        names += [word] if word in found else [key for key in groups[word] if key not in order]
+    return {name: found[name] for name in names}
+
+
+def _filled_fields(settings: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a settings dataclass that options have set; their values are removed from `values`."""
+    filled: dict[str, Any] = {}
+    for name, (hint, _) in _fields(settings).items():
+        inner, key = _settings_class(hint), _key(name, hint)
+        if inner is not None:
+            inner_fields = _filled_fields(inner, values)
+            if inner_fields:
+                filled[name] = getattr(inner, "from_options", inner)(**inner_fields)
+        elif _option(hint)[1] is not None and key in values:
+            filled[name] = values.pop(key)
+    return filled
+
+
+def _settings_class(hint: Any) -> Any:
+    """The dataclass in ``Settings``, ``Settings | None`` or ``Callable[..., Settings]``; None: another type."""
+    kinds = (hint, *get_args(hint))
+    return next((kind for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)), None)
+
+
+def _fields(settings: Any) -> dict[str, tuple[Any, Any]]:
+    """The types and defaults of the fields of a dataclass by name."""
+    hints = get_type_hints(settings, include_extras=True)
+    return {
+        field.name: (
+            hints[field.name],
+            inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+        )
+        for field in dataclasses.fields(settings)
+    }
+
+
+def _option(hint: Any) -> tuple[Any, Option | None]:
+    """The type and the option of an annotation."""
+    if get_origin(hint) is not Annotated:
+        return hint, None
+    return hint.__origin__, next((extra for extra in hint.__metadata__ if isinstance(extra, Option)), None)
+
+
+def _key(name: str, hint: Any) -> str:
+    """The name of the option of a field or parameter."""
+    _, option = _option(hint)
+    return name if option is None else option.name or name
+
+
+def _typer_parameter(name: str, parameter: _Parameter) -> inspect.Parameter:
+    """The parameter that typer makes an option or argument from."""
+    kind, default, option = parameter.annotation, parameter.default, parameter.option
+    if option is not None:
+        default = default if option.default is NO_VALUE else option.default
+        if option.text is not None and default is not None and default is not inspect.Parameter.empty:
+            default = option.text(default)
+        if get_origin(kind) is Literal or (option.parse is not None and kind is not bool):
+            kind = str
+        if default is None and type(None) not in get_args(kind):
+            kind = kind | None
+        settings: dict[str, Any] = {
+            "metavar": option.metavar,
+            "help": option.help,
+            "min": option.min,
+            "max": option.max,
+            "show_default": option.show_default,
+        }
+        is_argument = isinstance(option, Argument)
+        kind = Annotated[
+            kind, typer.Argument(**settings) if is_argument else typer.Option(*option.names(name), **settings)
+        ]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kilowait.cli import console, options, predict_report
-from kilowait.cli import option_groups as groups
+from kilowait.cli import console
+from kilowait.cli.options import LOG_FORMAT, Force, Json, verb
+from kilowait.experiments.settings import PredictionTask, PredictorFit, Scenario, TestFraction
+from kilowait.settings import Argument, Option
 
 if TYPE_CHECKING:
-    from kilowait.experiments.prediction_task import PredictionData, PredictionTask
+    from kilowait.experiments.prediction.task import PredictionData
+    from kilowait.experiments.settings import PredictionTask
 
 app = typer.Typer(
     add_completion=False,
@@ -21,59 +24,16 @@ app = typer.Typer(
     **console.PLAIN,
 )
 
-app.command("report", epilog=predict_report.EPILOG)(predict_report.report)
 
-Target = Annotated[
-    str,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="TARGET",
-        help="What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).",
-    ),
-]
-HistorySource = Annotated[
-    str,
-    typer.Option(
-        "--history-source",
-        metavar="log|simulated|auto",
-        help="Start and end times of earlier jobs, which decide what is known at a submission: those of the log, or of "
-        "a simulation (fcfs with EASY backfilling). auto: log if it contains them.",
-    ),
-]
-LabelSource = Annotated[
-    str | None,
-    typer.Option(
-        "--label-source",
-        metavar="measured|model|both",
-        help="Power and energy values to learn from: measured, those of the power model --power, or both: measured if "
-        "available. Default: measured; with --power both.",
-        show_default=False,
-    ),
-]
-PowerModel = Annotated[
-    str | None,
-    typer.Option(
-        "--power",
-        metavar="MODEL",
-        help="Power model for power and energy: a preset or a TOML file.",
-        show_default=False,
-    ),
-]
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder written by kilowait predict fit.", show_default=False)
-]
-Table = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FILE", help="Table to write: .parquet or .csv.", show_default=False)
-]
-Threads = Annotated[
-    int, typer.Option("--threads", metavar="N", min=1, help="CPU threads of the models; results do not depend on it.")
-]
-Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same result.")
-]
-HISTORY_SOURCES = ("auto", "log", "simulated")
+Folder = Annotated[Path, Argument("DIR", "Folder written by kilowait predict fit.", show_default=False)]
+Table = Annotated[Path, Option("FILE", "Table to write: .parquet or .csv.", "--out -o")]
+Threads = Annotated[int, Option("N", "CPU threads of the models; results do not depend on it.", "--threads", min=1)]
+Seed = Annotated[int, Option("N", "Random seed; the same seed gives the same result.", "--seed", min=0)]
 
+_REPORT = """\b
+Examples:
+  kilowait predict report log.swf.gz --out runs/predictions; kilowait report runs/predictions
+  kilowait predict report log.swf.gz --jobs 8000 --job 4711 --job 4712 --out runs/why"""
 _FEATURES = """\b
 Examples:
   kilowait predict features log.swf.gz --out features.parquet
@@ -99,31 +59,60 @@ Example:
   kilowait predict describe runs/predictor"""
 
 
-@app.command(epilog=_FEATURES)
-@groups.with_groups
-def features(
+@verb(app, f"trace out job cluster seed load jobs {LOG_FORMAT} json force", epilog=_REPORT)
+def report(
     context: typer.Context,
-    *,
-    trace: options.Trace,
-    out: Table,
-    target: Target = "runtime",
-    history_source: HistorySource = "auto",
-    cluster: options.Cluster = "auto",
-    label_source: LabelSource = None,
-    power: PowerModel = None,
-    utilization: options.Utilization = None,
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
+    scenario: Scenario,
+    out: Annotated[Path, Option("DIR", "Folder for kilowait report.", "-o")],
+    job: Annotated[list[int] | None, Option("ID", "Explain the prediction of this job; repeatable.")] = None,
+    seed: Annotated[int, Option("N", "Random seed of the forests and samples.", min=0)] = 0,
+    json: Json = False,
+    force: Force = False,
 ) -> None:
+    """Predict the run time of every job at its submission and write the results to a folder for kilowait report.
+
+    The forest is refitted every week on the jobs that have ended in a simulation (fcfs). Results are for the last 30 %
+    of the jobs: errors compared with walltime limits and simpler predictors, coverage of the bounds, errors by class
+    of job and over time, important features, and explanations of single jobs.
+    """
+    from kilowait.cli.output.predict import show_prediction_report
+    from kilowait.cluster.toml import to_dict
+    from kilowait.evaluation.storage import writable_folder
+    from kilowait.experiments.prediction.report import prediction_report, save_prediction_report
+    from kilowait.experiments.scenario import prepare_scenario
+
+    context.with_resource(writable_folder(out, force=force))
+    with console.status() as update:
+        update(f"reading {scenario.trace} ...")
+        workload, machine, notes = prepare_scenario(scenario)
+        report = prediction_report(
+            workload.jobs, machine, trace=Path(scenario.trace).name, ids=job or (), seed=seed, progress=update
+        )
+    for note in notes:
+        console.note(note)
+    manifest = workload.provenance(scenario.trace, console.command(context), console.today())
+    manifest["seeds"] = {**manifest["seeds"], "forest": seed}
+    settings = {**scenario.to_dict(), "cluster": to_dict(machine)}
+    save_prediction_report(out, report, scenario=settings, manifest=manifest, force=force)
+    if json:
+        console.json_document({"scenario": settings, "notes": notes, "predictions": report, "out": out})
+        return
+    show_prediction_report(report, out)
+
+
+@verb(
+    app, f"trace out target history_source cluster label_source power utilization jobs {LOG_FORMAT}", epilog=_FEATURES
+)
+def features(context: typer.Context, task: PredictionTask, out: Table) -> None:
     """Write a table of prediction features, one row per job, with the target values.
 
     Use it to train your own models: no feature uses anything that happened after the job's submission. Times are
     natural logarithms of seconds.
     """
-    from kilowait.experiments.prediction_task import check_table_name, table_columns, write_columns
+    from kilowait.experiments.prediction.task import check_table_name, table_columns, write_columns
 
     check_table_name(out)
-    loaded = _prepared(_task(context, trace))
+    loaded = _prepared(task)
     table = table_columns(loaded.dataset)
     write_columns(table, out)
     print(
@@ -132,43 +121,32 @@ def features(
     )
 
 
-@app.command(epilog=_SCORE)
-@groups.with_groups
+@verb(
+    app,
+    "trace models target test_fraction by history_source cluster label_source power utilization seed threads jobs "
+    f"{LOG_FORMAT} json",
+    epilog=_SCORE,
+)
 def score(
     context: typer.Context,
-    *,
-    trace: options.Trace,
+    task: PredictionTask,
     models: Annotated[
         str | None,
-        typer.Option(
-            "--models",
-            metavar="M,...",
-            help="Comma-separated models: request, last2, user-median, class-median, recent, rate; random-forest; "
+        Option(
+            "M,...",
+            "Comma-separated models: request, last2, user-median, class-median, recent, rate; random-forest; "
             "boosting:mean|median|quantile:Q|asymmetric:K; forest:accurate|median|geomean|mean|quantile:Q. By default "
             "a selection that suits the target.",
-            show_default=False,
         ),
     ] = None,
-    target: Target = "runtime",
-    test_fraction: options.TestFraction = 0.3,
+    test_fraction: TestFraction = 0.3,
     by: Annotated[
         str | None,
-        typer.Option(
-            "--by",
-            metavar="KIND",
-            help="Also show the accuracy by class of job: size, length, user-jobs (earlier jobs of the user).",
-        ),
+        Option("KIND", "Also show the accuracy by class of job: size, length, user-jobs (earlier jobs of the user)."),
     ] = None,
-    history_source: HistorySource = "auto",
-    cluster: options.Cluster = "auto",
-    label_source: LabelSource = None,
-    power: PowerModel = None,
-    utilization: options.Utilization = None,
     seed: Seed = 0,
     threads: Threads = 1,
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
-    json: options.Json = False,
+    json: Json = False,
 ) -> None:
     """Compare prediction models on a log by walk-forward validation.
 
@@ -177,8 +155,8 @@ def score(
     log-RMSE is the error of ln(1 + value). 95 % intervals come from a bootstrap over weeks.
     """
     from kilowait.cli.output.predict import show_scores
-    from kilowait.experiments.evaluate_predictors import evaluate_predictors
-    from kilowait.experiments.prediction_task import models_for
+    from kilowait.experiments.prediction.evaluation import evaluate_predictors
+    from kilowait.experiments.prediction.task import models_for
     from kilowait.predict.models import PredictionModel
     from kilowait.predict.scores import JOB_CLASSES
 
@@ -188,7 +166,7 @@ def score(
         raise UnknownNameError("class of jobs", by, JOB_CLASSES)
     for name in (models or "").split(",") if models is not None else ():
         PredictionModel.of(name)  # raises for a misspelt name before the log is read
-    loaded = _prepared(_task(context, trace))
+    loaded = _prepared(task)
     chosen, notes = models_for(models, loaded.dataset)
     for note in notes:
         console.note(note)
@@ -203,54 +181,24 @@ def score(
             progress=lambda model, refit: update(f"{model.text}: fit {refit.number} of {refit.total} ..."),
         )
     if json:
-        console.json_document({"trace": trace, **done.to_dict()})
+        console.json_document({"trace": task.trace, **done.to_dict()})
         return
-    show_scores(trace, done, by)
+    show_scores(task.trace, done, by)
 
 
-@app.command(epilog=_FIT)
-@groups.with_groups
+@verb(
+    app,
+    "trace out model target tune fit_jobs history_source cluster label_source power utilization seed threads jobs "
+    f"{LOG_FORMAT} json force",
+    epilog=_FIT,
+)
 def fit(
     context: typer.Context,
-    *,
-    trace: options.Trace,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the predictor.", show_default=False)
-    ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", metavar="MODEL", help="Prediction model, as in kilowait predict score.")
-    ] = "forest",
-    target: Target = "runtime",
-    tune: Annotated[
-        int,
-        typer.Option(
-            "--tuning-trials",
-            metavar="N",
-            min=0,
-            help="Hyperparameter settings to try on the earlier jobs; 0: the defaults.",
-        ),
-    ] = 0,
-    fit_jobs: Annotated[
-        int,
-        typer.Option(
-            "--fit-jobs",
-            metavar="N",
-            min=0,
-            help="Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory "
-            "for each million).",
-        ),
-    ] = 500_000,
-    history_source: HistorySource = "auto",
-    cluster: options.Cluster = "auto",
-    label_source: LabelSource = None,
-    power: PowerModel = None,
-    utilization: options.Utilization = None,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
-    json: options.Json = False,
-    force: options.Force = False,
+    task: PredictionTask,
+    settings: PredictorFit,
+    out: Annotated[Path, Option("DIR", "Folder of the predictor.", "-o", show_default=False)],
+    json: Json = False,
+    force: Force = False,
 ) -> None:
     """Fit a predictor on a log and write it to a folder, for later jobs of the same site.
 
@@ -258,24 +206,26 @@ def fit(
     """
     from kilowait.cli.output.predict import show_card
     from kilowait.evaluation.storage import writable_folder
-    from kilowait.experiments.prediction_task import fit_predictor, save_predictor
+    from kilowait.experiments.prediction.task import fit_predictor, save_predictor
     from kilowait.predict.models import PredictionModel
 
-    prediction_model = PredictionModel.of(model)
+    prediction_model = PredictionModel.of(settings.model)
     context.with_resource(writable_folder(out, force=force))
-    loaded = _prepared(_task(context, trace))
+    loaded = _prepared(replace(task, fit_jobs=settings.fit_jobs))
     with console.status() as update:
         update(f"fitting {prediction_model.text} ...")
         predictor = fit_predictor(
             loaded,
             prediction_model,
-            data=Path(trace).name,
-            tune=tune,
-            seed=seed,
-            threads=threads,
-            progress=lambda trial: update(f"settings {trial.number} of {tune}: {console.number(trial.metric)} ..."),
+            data=Path(task.trace).name,
+            tune=settings.tune,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=lambda trial: update(
+                f"settings {trial.number} of {settings.tune}: {console.number(trial.metric)} ..."
+            ),
         )
-    manifest = loaded.workload.provenance(trace, console.command(context), console.today())
+    manifest = loaded.workload.provenance(task.trace, console.command(context), console.today())
     sample = {"jobs": len(loaded.dataset), "of": loaded.log_jobs, "chosen": "the last by submission"}
     manifest["fit_jobs"] = sample
     save_predictor(predictor, out, manifest=manifest, force=force)
@@ -283,24 +233,13 @@ def fit(
         console.json_document({"out": out, "fit_jobs": sample, **vars(predictor.card)})
         return
     show_card(predictor.card)
-    print(f"\nwritten to {out}; explain a prediction: kilowait predict explain {out} {trace} JOB")
+    print(f"\nwritten to {out}; explain a prediction: kilowait predict explain {out} {task.trace} JOB")
 
 
-@app.command(epilog=_APPLY)
-@groups.with_groups
-def apply(
-    context: typer.Context,
-    *,
-    folder: Folder,
-    trace: options.Trace,
-    out: Table,
-    history_source: HistorySource = "auto",
-    cluster: options.Cluster = "auto",
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
-) -> None:
+@verb(app, f"folder trace out history_source cluster jobs {LOG_FORMAT}", epilog=_APPLY)
+def apply(context: typer.Context, folder: Folder, task: PredictionTask, out: Table) -> None:
     """Predict every job of a log with a fitted predictor; write prediction, 10, 50 and 90 % quantiles, truth."""
-    from kilowait.experiments.prediction_task import (
+    from kilowait.experiments.prediction.task import (
         check_table_name,
         predicted_columns,
         task_for_predictor,
@@ -310,34 +249,27 @@ def apply(
 
     check_table_name(out)
     predictor = load(folder)
-    loaded = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
+    loaded = _prepared(task_for_predictor(predictor.card, task))
     write_columns(predicted_columns(predictor, loaded.dataset), out)
     print(f"{console.count(len(loaded.dataset), 'job')} predicted by {predictor.card.model}: {out}")
 
 
-@app.command(epilog=_EXPLAIN)
-@groups.with_groups
+@verb(app, f"folder trace job history_source cluster features {LOG_FORMAT} json", epilog=_EXPLAIN)
 def explain(
     context: typer.Context,
-    *,
     folder: Folder,
-    trace: options.Trace,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="ID of the job in the log.")],
-    history_source: HistorySource = "auto",
-    cluster: options.Cluster = "auto",
-    features: Annotated[
-        int, typer.Option("--features-shown", metavar="N", min=1, help="Number of features to show.")
-    ] = 8,
-    log_format: groups.LogFormatOptions,
-    json: options.Json = False,
+    task: PredictionTask,
+    job: Annotated[str, Argument("JOB", "ID of the job in the log.")],
+    features: Annotated[int, Option("N", "Number of features to show.", "--features-shown", min=1)] = 8,
+    json: Json = False,
 ) -> None:
     """Explain the prediction for one job: value, quantiles, and the most important features."""
     from kilowait.cli.output.predict import explanation_document, show_explanation
-    from kilowait.experiments.prediction_task import explain_job, task_for_predictor
+    from kilowait.experiments.prediction.task import explain_job, task_for_predictor
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
-    loaded = _prepared(task_for_predictor(predictor.card, _task(context, trace)))
+    loaded = _prepared(task_for_predictor(predictor.card, task))
     explanation = explain_job(predictor, loaded.dataset, job)
     if json:
         console.json_document(explanation_document(explanation, predictor.card, features))
@@ -345,8 +277,8 @@ def explain(
     show_explanation(explanation, predictor.card, features)
 
 
-@app.command(epilog=_DESCRIBE)
-def describe(folder: Folder, json: options.Json = False) -> None:
+@verb(app, epilog=_DESCRIBE)
+def describe(folder: Folder, json: Json = False) -> None:
     """Print the model card of a fitted predictor: training data, errors, important features, drift over time."""
     from kilowait.cli.output.predict import show_card
     from kilowait.predict.predictor import load
@@ -358,22 +290,9 @@ def describe(folder: Folder, json: options.Json = False) -> None:
     show_card(card)
 
 
-def _task(context: typer.Context, trace: str) -> PredictionTask:
-    """The prediction task that the options of the running command describe."""
-    from kilowait.errors import UnknownNameError
-    from kilowait.experiments.evaluate_predictors import HISTORY_SOURCES
-    from kilowait.experiments.prediction_task import PredictionTask
-
-    names = {field.name for field in dataclasses.fields(PredictionTask)} - {"trace"}
-    values = {name: value for name, value in context.params.items() if name in names}
-    if values["history_source"] not in HISTORY_SOURCES:
-        raise UnknownNameError("history source", values["history_source"], HISTORY_SOURCES)
-    return PredictionTask(trace=trace, **values)
-
-
 def _prepared(task: PredictionTask) -> PredictionData:
     """Read the log and build the dataset; prints its notes."""
-    from kilowait.experiments.prediction_task import load_dataset
+    from kilowait.experiments.prediction.task import load_dataset
 
     with console.busy(f"reading {task.trace} ..."):
         loaded = load_dataset(task)

@@ -1,18 +1,23 @@
-"""``kilowait simulate``: replay one job log under one scheduling policy."""
+"""``kilowait simulate``: replay one job log under one scheduling policy; ``kilowait bench``: the speed of this."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+import os
+import platform
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
-from kilowait.cli import console, options
-from kilowait.cli import option_groups as groups
+from kilowait.cli import console
+from kilowait.cli.options import LOG_FORMAT, SIGNALS, Force, Json, Out, verb
+from kilowait.engine.settings import Settings
+from kilowait.experiments.settings import Cluster, Jobs, LogFormat, OnOversized, Scenario
+from kilowait.settings import Argument, Option
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
-_EPILOG = """\b
+_SIMULATE = """\b
 Examples:
   kilowait simulate lublin:1000:128:0.9:7 --policy sjf
   kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
@@ -20,60 +25,35 @@ Examples:
   kilowait simulate gpu:1000:gpu-mixed --policy las --placement consolidate \\
     --checkpoint-interval 30m --checkpoint-load-time 1m
   kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
+_BENCH = """\b
+Examples:
+  kilowait bench
+  kilowait bench KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,wfp3 --json
+  kilowait bench gpu:2000:gpu-mixed --policies fcfs,srtf"""
+_ORDER = f"""
+    trace cluster policy backfill backfill_order at_limit overrun schedule_per placement gpu on_oversized
+    ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor power_predictor power power_controls gpu_power_cap
+    {SIGNALS} weather by json out force"""
 
 
-@app.command(epilog=_EPILOG)
-@groups.with_groups
+@verb(app, _ORDER, epilog=_SIMULATE)
 def simulate(
     context: typer.Context,
-    *,
-    trace: options.Trace,
-    cluster: options.Cluster = "auto",
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            "-p",
-            metavar="POLICY",
-            help="Policy that orders the wait queue: a name of kilowait policies, agent:PATH for a trained agent, or "
-            "rule:FILE.py:NAME for your own function.",
-        ),
-    ] = "fcfs",
-    backfill: Annotated[
+    scenario: Scenario,
+    gpu_power_cap: Annotated[
         str | None,
-        typer.Option(
-            "--backfill",
-            "-b",
-            metavar="MODE",
-            help="Backfilling: none, easy (the default), conservative, or the number of jobs that get a reservation; "
-            "on GPU clusters none (the default) or skip.",
-            show_default=False,
+        Option(
+            "SHARE",
+            "GPU clusters: power cap as a share of the GPU's limit (TDP), e.g. 60%; jobs run longer and draw less "
+            "power. Needs --power.",
         ),
     ] = None,
-    scheduling: groups.SchedulingOptions,
-    placement: options.Placement = None,
-    gpu: groups.GpuSchedulingOptions,
-    changes: groups.LogOptions,
-    log_format: groups.LogFormatOptions,
-    runtime_predictor: options.RuntimePredictor = None,
-    power_predictor: options.PowerPredictor = None,
-    power: options.Power = None,
-    power_controls: Annotated[
-        str,
-        typer.Option(
-            "--power-controls",
-            metavar="CONTROLS",
-            help="With --power: power controls, joined by +: sleep=break-even (node sleep), dvfs=1.1 (DVFS with at "
-            "most 10 % longer run times), shift=carbon_time:6h (load shifting), budget=80% (power budget); or none; or "
-            "all.",
-        ),
-    ] = "none",
-    gpu_power_cap: options.GpuPowerCap = None,
-    signals: groups.SignalOptions,
-    by: options.ByClass = None,
-    json: options.Json = False,
-    out: options.Out = None,
-    force: options.Force = False,
+    by: Annotated[
+        str | None, Option("KIND", "Also show results by class of job: size, runtime, user, account, queue, qos.")
+    ] = None,
+    json: Json = False,
+    out: Out = None,
+    force: Force = False,
 ) -> None:
     """Replay a job log under one scheduling policy and print waits, slowdowns and utilization.
 
@@ -81,71 +61,77 @@ def simulate(
     starts. On GPU clusters jobs are placed on individual nodes and GPUs and can be preempted and migrated. With --out
     the run is written to a folder, which kilowait report turns into a page.
     """
+    from kilowait.cli.output.run import show_results
     from kilowait.errors import InputError
-    from kilowait.evaluation import by_class, metrics
     from kilowait.evaluation.storage import save_run, writable_folder
-    from kilowait.experiments.energy_results import accounts_to_dict
-    from kilowait.experiments.gpu_results import summarize_gpu_run
+    from kilowait.experiments.comparison.results import summarize_run
+    from kilowait.experiments.power_controls import power_controls_or_caps
     from kilowait.experiments.scenario import run_scenario
-    from kilowait.experiments.scenario_inputs import parse_backfill
 
     context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None and "," in gpu_power_cap:
         raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
-    scenario = groups.scenario_from_options(
-        context,
-        trace,
-        policy=policy,
-        backfill=None if backfill is None else parse_backfill(backfill),
-        power_controls=groups.power_controls_or_caps(power_controls, gpu_power_cap),
-    )
+    scenario = replace(scenario, power_controls=power_controls_or_caps(scenario.power_controls, gpu_power_cap))
     with console.status() as update:
-        update(f"simulating {trace} ...")
+        update(f"simulating {scenario.trace} ...")
         done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
-        node_level = done.cluster.node_level
-        measures = metrics(done.log, cluster=done.cluster if node_level else None)
-        gpus = summarize_gpu_run(done) if node_level else None
-        classes = None if by is None else by_class(done.log, by)
+        results = summarize_run(done, by)
     for note in done.notes:
         console.note(note)
-    results: dict[str, Any] = {"metrics": measures}
-    if gpus is not None:
-        results["gpus"] = gpus
-    if classes is not None:
-        results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
-    if done.accounts is not None:
-        results["energy"] = accounts_to_dict(done.accounts, done.controls_description)
-        if done.budget_violation is not None:
-            results["energy"]["budget"] = asdict(done.budget_violation)
-    if done.workload.cleaning_report is not None:
-        results["ledger"] = done.workload.cleaning_report.to_dict()
     if out is not None:
-        manifest = done.workload.provenance(trace, console.command(context), console.today())
+        manifest = done.workload.provenance(scenario.trace, console.command(context), console.today())
         save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, force=force)
     if json:
         console.json_document({"scenario": done.resolved(), "notes": done.notes, **results, "out": out})
         return
-    from kilowait.cli.output.run import show_classes, show_metrics, show_run
-
-    if gpus is not None:
-        from kilowait.cli.output.gpu import show_gpu_run
-
-        show_gpu_run(done, measures, gpus)
-    else:
-        show_run(done)
-        print()
-        show_metrics(measures, done.cluster.nodes)
-    if done.accounts is not None:
-        from kilowait.cli.output.energy import show_accounts
-
-        print()
-        show_accounts(
-            done.accounts,
-            done.controls_description,
-            None if done.budget_violation is None else done.budget_violation.description,
-        )
-    if classes is not None and by is not None:
-        print()
-        show_classes(by, classes)
+    show_results(done, results)
     if out is not None:
         print(f"\nwritten to {out}")
+
+
+@verb(app, epilog=_BENCH)
+def bench(
+    *,
+    trace: Annotated[
+        str, Argument(None, "Job log or synthetic workload, as in kilowait simulate.")
+    ] = "lublin:10000:256:1.06:1",
+    cluster: Cluster = "auto",
+    policies: Annotated[str, Option("P,...", "Comma-separated policies.", "-p")] = "fcfs,sjf,saf,wfp3",
+    on_oversized: OnOversized = Settings.on_oversized,
+    jobs: Jobs = None,
+    log_format: LogFormat,
+    json: Json = False,
+) -> None:
+    """Measure simulated jobs per second on one core, on a job log or on a synthetic workload.
+
+    Without a log the workload has 10,000 jobs on 256 nodes (Lublin-Feitelson model). Every policy runs with the
+    default settings of kilowait simulate. The machine should be idle otherwise.
+    """
+    from kilowait.experiments.bench import simulation_speeds
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
+
+    with console.busy(f"reading {trace} ..."):
+        workload = read_workload(trace, **vars(log_format), rows=jobs)
+        machine, note = resolve_cluster(cluster, workload.jobs)
+    if note is not None:
+        console.note(note)
+    if not json:
+        load = os.getloadavg()[0]
+        print(f"Python {platform.python_version()}, load {load:.2f} at the start; {len(workload.jobs):,} jobs")
+        print(f"\n{'policy':<24}{'jobs/s':>14}{'one run':>14}{'first run':>14}")
+    names = [text.strip() for text in policies.split(",")]
+    remaining = simulation_speeds(workload.jobs, machine, names, on_oversized=on_oversized)
+    speeds = []
+    while True:
+        with console.busy("measuring ..."):
+            speed = next(remaining, None)
+        if speed is None:
+            break
+        speeds.append(speed)
+        if not json:
+            print(
+                f"{speed.policy:<24}{speed.jobs_per_s:>14,.0f}{speed.seconds:>12.4f} s{speed.first_s:>12.4f} s",
+                flush=True,
+            )
+    if json:
+        console.json_document({"trace": trace, "speeds": [speed.to_dict() for speed in speeds]})

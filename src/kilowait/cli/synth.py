@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kilowait.cli import console, options, synth_score
-from kilowait.cli import option_groups as groups
-from kilowait.cli.train_resume import resumable, state_folder
+from kilowait.cli import console
+from kilowait.cli.options import Force, Json, verb
+from kilowait.experiments.settings import Jobs, UnpackLimit
+from kilowait.experiments.workload_settings import (
+    GeneratorSettings,
+    LogSource,
+    SampleSettings,
+    ScoreSettings,
+    WrittenFormat,
+)
+from kilowait.settings import Argument, Option
 
 app = typer.Typer(
     add_completion=False,
@@ -37,6 +45,11 @@ Examples:
     --out scaled.parquet
   kilowait synth sample models/ours --jobs 20000 --job-mix nodes=1=60% --out serial.parquet
   kilowait synth sample models/theirs --jobs 10000 --allow-pickle-with ~/sdv/bin/python --out made.swf.gz"""
+_SCORE = """\b
+Examples:
+  kilowait synth score log.swf.gz synthetic.swf.gz
+  kilowait synth score log.swf.gz synthetic.swf.gz --held-out-log other_weeks.swf.gz --json
+  kilowait synth score log.swf.gz synthetic.swf.gz --out runs/score; kilowait report runs/score"""
 _LIST = """\b
 Example:
   kilowait synth list"""
@@ -54,39 +67,14 @@ def _progress() -> Iterator[Callable[[str, float], None]]:
         yield progress
 
 
-@app.command(epilog=_FIT)
-@groups.with_groups
+@verb(app, "trace out model seed settings keep_names device resume jobs log_format force", epilog=_FIT)
 def fit(
     context: typer.Context,
-    *,
-    trace: options.Trace,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the generator.")],
-    model: Annotated[
-        str, typer.Option("--model", "-m", metavar="MODEL", help="Generator; see kilowait synth list.")
-    ] = "transformer",
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same generator.")
-    ] = 0,
-    settings: Annotated[
-        str | None,
-        typer.Option("--set", metavar="S=V,...", help="Hyperparameters of the generator; see kilowait synth list."),
-    ] = None,
-    keep_names: Annotated[
-        bool,
-        typer.Option("--keep-names", help="Keep IDs and names of users and accounts, in the folder and in samples."),
-    ] = False,
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device", metavar="DEVICE", help="Device of the training: cpu, cuda, or auto: a GPU if there is one."
-        ),
-    ] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted fit from its last checkpoint.")
-    ] = False,
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
-    force: options.Force = False,
+    log: LogSource,
+    generator: GeneratorSettings,
+    out: Annotated[Path, Option("DIR", "Folder of the generator.", "-o")],
+    resume: Annotated[bool, Option(None, "Resume an interrupted fit from its last checkpoint.")] = False,
+    force: Force = False,
 ) -> None:
     """Fit a generator of synthetic workloads to a log.
 
@@ -95,31 +83,28 @@ def fit(
     (transformer, ctgan, tvae, copulagan, diffusion) write checkpoints to DIR.training; a fit continued with --resume
     gives the same folder as an uninterrupted one, byte for byte on a CPU.
     """
-    from kilowait.experiments.fit_generator import fit_folder
-    from kilowait.experiments.generator_sample import parse_settings
-    from kilowait.experiments.scenario_inputs import read_workload
+    from kilowait.experiments.generators import fit_folder, parse_settings
+    from kilowait.experiments.training.resume_checks import resumable
 
-    hyperparameters = None if settings is None else parse_settings(settings)
-    with console.busy(f"reading {trace} ..."):
-        workload = read_workload(trace, **vars(log_format), rows=jobs)
-    state = state_folder(context, out, resume=resume, force=force)
-    with _progress() as progress, resumable(state, resume=resume):
-        manifest = workload.provenance(trace, console.command(context), console.today())
+    hyperparameters = None if generator.settings is None else parse_settings(generator.settings)
+    with console.busy(f"reading {log.trace} ..."):
+        workload = log.read()
+    with resumable(out, resume=resume, force=force, console=console) as state, _progress() as progress:
         fitted = fit_folder(
             workload.jobs,
-            model,
+            generator.model,
             out,
-            seed=seed,
-            names=keep_names,
+            seed=generator.seed,
+            names=generator.keep_names,
             settings=hyperparameters,
-            manifest=manifest,
+            manifest=workload.provenance(log.trace, console.command(context), console.today()),
             force=force,
             progress=progress,
-            device=device,
+            device=generator.device,
             state=state,
             resume=resume,
         )
-    print(f"{fitted.name} fitted to {console.count(len(workload.jobs), 'job')} of {trace}, written to {out}")
+    print(f"{fitted.name} fitted to {console.count(len(workload.jobs), 'job')} of {log.trace}, written to {out}")
     if fitted.privacy is not None:
         print(
             f"differential privacy: epsilon {fitted.privacy['epsilon']:.2f}, delta {fitted.privacy['delta']:g}, for "
@@ -127,109 +112,31 @@ def fit(
         )
 
 
-@app.command(epilog=_SAMPLE)
+@verb(app, "folder out jobs days seed load job_mix scale_jobs nodes where cluster to allow_pickle_with", epilog=_SAMPLE)
 def sample(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder written by kilowait synth fit.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, as in kilowait traces convert.")
-    ],
-    jobs: Annotated[int | None, typer.Option("--jobs", "-n", metavar="N", min=1, help="Number of jobs.")] = None,
-    days: Annotated[
-        float | None,
-        typer.Option("--days", metavar="DAYS", help="Instead of --jobs: number of days; may be more than the log has."),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Random seed; the same seed gives the same jobs.")
-    ] = 0,
-    load: Annotated[
-        float | None,
-        typer.Option(
-            "--load",
-            metavar="TARGET",
-            help="Offered load, up to 1.5: scales the number of jobs per day and keeps the daily pattern.",
-        ),
-    ] = None,
-    job_mix: Annotated[
-        str | None,
-        typer.Option(
-            "--job-mix",
-            metavar="C=V*F,...",
-            help="Change the job mix: jobs with these values arrive F times as often, or are a given share of all "
-            "jobs: nodes=1:4*0.5,64:128*2 or nodes=1=60%; columns as in --where.",
-        ),
-    ] = None,
-    scale_jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--scale-jobs",
-            metavar="C=V*F,...",
-            help="Queues, users or accounts that submit F times as many jobs: queue=long*3,user=1*2. If names were not "
-            "kept, users and accounts are ranks: 1 used most node-seconds.",
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            "--nodes",
-            metavar="N",
-            help="Number of nodes of another cluster: job sizes are scaled to it at the same load.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="C=V,...",
-            help="Only jobs with these values: queue=long, nodes=1:16, hour=8:18, weekday=0/1/2; also gpus, "
-            "estimate_s, runtime_s, status.",
-        ),
-    ] = None,
-    cluster: options.Cluster = "auto",
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="Format: swf, csv, parquet or batsim; by default from the name of the --out file.",
-        ),
-    ] = None,
-    allow_pickle_with: Annotated[
-        str | None,
-        typer.Option(
-            "--allow-pickle-with",
-            metavar="PYTHON",
-            help="For a generator of sdv or realtabformer that you trust: unpickle it with this Python interpreter. "
-            "Unpickling runs code from the folder.",
-        ),
-    ] = None,
+    settings: SampleSettings,
+    out: Annotated[Path, Option("FILE", "File to write, as in kilowait traces convert.", "-o")],
+    to: WrittenFormat = None,
 ) -> None:
     """Sample jobs from a generator and write them as a job log; the what-if options can be combined.
 
     Parquet is written in chunks, so that samples may be larger than memory.
     """
-    from kilowait.experiments.generator_sample import sample_file
-    from kilowait.synth.conditions import parse_conditions
-    from kilowait.synth.what_if import WhatIf, parse_changes
+    from kilowait.experiments.generators import sample_file
 
-    conditions = None if where is None else parse_conditions(where)
-    what_if = WhatIf(
-        load,
-        {} if job_mix is None else parse_changes(job_mix, "job mix"),
-        {} if scale_jobs is None else parse_changes(scale_jobs, "group scaling"),
-        nodes,
-    )
+    conditions, what_if = settings.conditions, settings.what_if
     with _progress() as progress:
         written = sample_file(
-            folder,
+            settings.folder,
             out,
-            jobs=jobs,
-            days=days,
-            seed=seed,
+            jobs=settings.jobs,
+            days=settings.days,
+            seed=settings.seed,
             conditions=conditions,
             what_if=what_if,
-            cluster=cluster,
+            cluster=settings.cluster,
             format=to,
-            trust=allow_pickle_with,
+            trust=settings.allow_pickle_with,
             progress=progress,
         )
     print(
@@ -238,11 +145,72 @@ def sample(
     )
 
 
-app.command(epilog=synth_score.EPILOG)(synth_score.score)
+@verb(app, "real synthetic held_out_log out policies cluster seed jobs unpack_limit json force", epilog=_SCORE)
+def score(
+    context: typer.Context,
+    settings: ScoreSettings,
+    real: Annotated[str, Argument("REAL", "Log that the generator was fitted to.")],
+    synthetic: Annotated[str, Argument("SYNTHETIC", "Log of synthetic jobs.")],
+    held_out_log: Annotated[
+        str | None, Option("FILE", "Real jobs that the generator has not seen; required for privacy measures.")
+    ] = None,
+    out: Annotated[Path | None, Option("DIR", "Write a folder for kilowait report.", "-o")] = None,
+    jobs: Jobs = None,
+    unpack_limit: UnpackLimit = None,
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Compare synthetic with real jobs: distributions, correlations, a classifier, arrivals, users, simulated waits.
+
+    With --held-out-log, also measure whether the generator leaks the jobs it was fitted to. With --out the results are
+    written to a folder for kilowait report, without the jobs themselves.
+    """
+    from kilowait.cli.output.workload import show_score
+    from kilowait.cluster.toml import to_dict
+    from kilowait.evaluation.storage import writable_folder
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
+    from kilowait.experiments.synthetic_score import save_score
+    from kilowait.experiments.synthetic_score import score_synthetic as scored
+
+    context.with_resource(writable_folder(out, force=force))
+    policy_names = [name.strip() for name in settings.policies.split(",")]
+    with console.status() as update:
+        update("reading ...")
+        workloads = [
+            read_workload(trace, unpack_limit=unpack_limit, rows=jobs if place == 0 else None)
+            for place, trace in enumerate([real, synthetic, *([held_out_log] if held_out_log else [])])
+        ]
+        machine, guessed = resolve_cluster(settings.cluster, workloads[0].jobs)
+        score = scored(
+            workloads[0].jobs,
+            workloads[1].jobs,
+            held_out=workloads[2].jobs if held_out_log else None,
+            cluster=settings.cluster,
+            policies=policy_names,
+            seed=settings.seed,
+            progress=lambda what, share: update(f"{what} ..."),
+        )
+    if guessed is not None:
+        console.note(guessed)
+    names = {"real": real, "synthetic": synthetic, "held_out": held_out_log}
+    if out is not None:
+        scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": policy_names, "backfill": "easy"}
+        scenario |= {"on_oversized": "drop", "seed": settings.seed, "cluster": to_dict(machine)}
+        manifest = workloads[0].provenance(real, console.command(context), console.today())
+        manifest["seeds"] = {"classifier": settings.seed}
+        paths = [name for name in names.values() if name is not None]
+        manifest["inputs"] = {name: workload.sha256 for name, workload in zip(paths, workloads, strict=True)}
+        save_score(out, score, scenario=scenario, manifest=manifest, force=force)
+    if json:
+        console.json_document({**names, **score.document(), "out": out})
+        return
+    show_score(real, synthetic, score)
+    if out is not None:
+        print(f"\nwritten to {out}; write a page: kilowait report {out}")
 
 
-@app.command("list", epilog=_LIST)
-def list_(json: options.Json = False) -> None:
+@verb(app, epilog=_LIST, name="list")
+def list_(json: Json = False) -> None:
     """List the generators and their hyperparameters."""
     from kilowait.synth.registry import EXTERNAL_GENERATORS, GENERATORS, settings_of
 

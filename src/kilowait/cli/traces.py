@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import console, options
-from kilowait.cli import option_groups as groups
-from kilowait.cli.anonymize import EXAMPLES, anonymize
+from kilowait.cli import console
+from kilowait.cli.options import Json, verb
+from kilowait.experiments.settings import WORKLOAD_SYNTAX, Cluster, Jobs, Load, LogFormat
+from kilowait.experiments.workload_settings import AnonymizationSettings, LogSource, WrittenFormat
+from kilowait.settings import Argument, Option
 
 app = typer.Typer(
     add_completion=False,
@@ -27,6 +29,12 @@ Examples:
   kilowait traces convert log.swf.gz log.parquet
   kilowait traces convert lublin:1000:128:0.9:7 synthetic.swf
   kilowait traces convert sacct.txt workload.json --to batsim --cluster nodes:128"""
+_ANONYMIZE = """\b
+Examples:
+  kilowait traces anonymize sacct.txt                                             # check only: nothing is written
+  kilowait traces anonymize sacct.txt --out public/log.parquet --key-file ~/site.key --new-key
+  kilowait traces anonymize june.txt --out public/june.swf.gz --key-file ~/site.key --shift-dates random
+  kilowait traces anonymize log.swf --out public/log.csv --key-file site.key --coarsen submit_s=1d --drop-below-k"""
 _LIST = """\b
 Example:
   kilowait traces list"""
@@ -35,14 +43,13 @@ Example:
   kilowait traces fetch kth-sp2"""
 
 
-@app.command(epilog=_DESCRIBE)
-@groups.with_groups
+@verb(app, epilog=_DESCRIBE)
 def describe(
     *,
-    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
-    cluster: options.Cluster = "auto",
-    log_format: groups.LogFormatOptions,
-    json: options.Json = False,
+    traces: Annotated[list[str], Argument("TRACE...", f"Job logs, or {WORKLOAD_SYNTAX}.")],
+    cluster: Cluster = "auto",
+    log_format: LogFormat,
+    json: Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
@@ -55,7 +62,7 @@ def describe(
         nodes = None if cluster == "auto" else resolve_cluster(cluster, workload.jobs)[0].nodes
         facts.append({"trace": trace, **described(workload.jobs, workload.cleaning_report, nodes=nodes)})
         if not json:
-            from kilowait.cli.output.trace import show_description
+            from kilowait.cli.output.workload import show_description
 
             if len(facts) > 1:
                 print()
@@ -64,26 +71,19 @@ def describe(
         console.json_document(facts if len(facts) > 1 else facts[0])
 
 
-@app.command(epilog=_CONVERT)
-@groups.with_groups
+@verb(app, epilog=_CONVERT)
 def convert(
     *,
-    source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.WORKLOAD_SYNTAX}.")],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File to write; compressed if its name ends in .gz or .zst.")
-    ],
+    source: Annotated[str, Argument("IN", f"A job log, or {WORKLOAD_SYNTAX}.")],
+    target: Annotated[Path, Argument("OUT", "File to write; compressed if its name ends in .gz or .zst.")],
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="Format: swf, csv, parquet, batsim or batsim-platform; by default from the name of OUT.",
-        ),
+        Option("FORMAT", "Format: swf, csv, parquet, batsim or batsim-platform; by default from the name of OUT."),
     ] = None,
-    cluster: options.Cluster = "auto",
-    load: options.Load = None,
-    jobs: options.Jobs = None,
-    log_format: groups.LogFormatOptions,
+    cluster: Cluster = "auto",
+    load: Load = None,
+    jobs: Jobs = None,
+    log_format: LogFormat,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
     from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_cluster
@@ -103,11 +103,63 @@ def convert(
     print(f"{console.count(len(workload.jobs), 'job')} written to {target}")
 
 
-app.command(epilog=EXAMPLES)(anonymize)
+@verb(
+    app,
+    "trace out key new_key hash keep drop coarsen shift k quasi_identifiers enforce fail_below_k to jobs log_format "
+    "json",
+    epilog=_ANONYMIZE,
+)
+def anonymize(
+    log: LogSource,
+    settings: AnonymizationSettings,
+    out: Annotated[
+        Path | None,
+        Option("FILE", "File to write, as in kilowait traces convert; without it only the check is printed.", "-o"),
+    ] = None,
+    to: WrittenFormat = None,
+    json: Json = False,
+) -> None:
+    """Anonymize a job log for publication: pseudonyms for users and projects, no job names, new job IDs.
+
+    Without --out nothing is written: the plan and the k-anonymity check are printed.
+    """
+    from kilowait.cli.output.workload import anonymized_document, show_anonymized
+    from kilowait.traces import anonymize, written_format
+
+    secret = anonymize.key_for(settings.key, out, new=settings.new_key)
+    if out is not None:
+        anonymize.check_output_path(log.trace, out)
+    with console.busy(f"reading {log.trace} ..."):
+        workload = log.read()
+    report = workload.cleaning_report
+    if report is not None and (report.dropped or report.corrected):
+        console.note("; ".join(report.lines()))
+    with console.busy("anonymizing ..."):
+        numbers = out is not None and written_format(out, to) == "swf"
+        result = settings.apply(workload.jobs, secret, numbers=numbers)
+    if not json:
+        show_anonymized(log.trace, result)
+    if settings.fail_below_k and not settings.enforce:
+        result.check.refuse()
+    report_file = None
+    if out is not None:
+        if settings.new_key and settings.key is not None:
+            secret.save(settings.key)
+        report_file = anonymize.publish(result, out, format=to)
+    if json:
+        console.json_document(anonymized_document(log.trace, result, out))
+        return
+    print()
+    if out is None:
+        print("nothing written: name a file with --out and a key with --key-file")
+        return
+    print(f"{console.count(len(result.jobs), 'job')} written to {out}")
+    if report_file is not None:
+        print(f"the changes are listed in {report_file}, because this format has no header for them")
 
 
-@app.command("list", epilog=_LIST)
-def list_(json: options.Json = False) -> None:
+@verb(app, epilog=_LIST, name="list")
+def list_(json: Json = False) -> None:
     """List the logs of the Parallel Workloads Archive that can be fetched."""
     from kilowait.traces import ARCHIVE_LOGS
 
@@ -118,15 +170,11 @@ def list_(json: options.Json = False) -> None:
     console.table(["name", "file"], [[name, file] for name, file in names.items()], left=2)
 
 
-@app.command(epilog=_FETCH)
+@verb(app, epilog=_FETCH)
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a log; see kilowait traces list.")],
-    cache: Annotated[
-        Path | None, typer.Option("--cache", metavar="DIR", help="Folder for downloaded logs.", show_default=False)
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="Mirror of the archive.", show_default=False)
-    ] = None,
+    name: Annotated[str, Argument("NAME", "Name of a log; see kilowait traces list.")],
+    cache: Annotated[Path | None, Option("DIR", "Folder for downloaded logs.")] = None,
+    base_url: Annotated[str | None, Option("URL", "Mirror of the archive.")] = None,
 ) -> None:
     """Download a log of the Parallel Workloads Archive by name, unless it is cached, and print its path.
 

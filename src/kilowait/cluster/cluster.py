@@ -10,8 +10,6 @@ from typing import Any
 
 from kilowait.errors import ClusterError, UnknownNameError
 
-__all__ = ["Cluster", "NodeGroup", "Outage", "Reservation"]
-
 MAX_GROUPS = 62
 """The engine stores the groups of a job as bits of an int64."""
 

@@ -1,16 +1,22 @@
-"""GPU catalogue: memory, bandwidth, FLOPS and power of GPU types, with sources (data in gpus.toml)."""
+"""GPU catalogue: memory, bandwidth, FLOPS and power of GPU types, with sources (data in gpus.toml).
+
+It also has measured training throughputs by workload and GPU type, in Gavel's file format.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kilowait.compression import decompressed
 from kilowait.errors import InputError, UnknownNameError
-
-__all__ = ["GPU_CATALOGUE", "FLOPS_PRECISIONS", "GpuType", "gpu"]
 
 IDLE_SHARE = 0.15
 """Idle power as a share of the TDP, where it is not known."""
@@ -100,3 +106,105 @@ GPU_CATALOGUE: dict[str, GpuType] = {row["name"]: _gpu_type(row) for row in _ROW
 # Lower case for case-insensitive suggestions.
 _NAMES = [known.lower() for kind in GPU_CATALOGUE.values() for known in (kind.name, *kind.aliases)]
 _BY_NAME = {_plain(name): kind for kind in GPU_CATALOGUE.values() for name in (kind.name, *kind.aliases)}
+
+
+# -- measured throughputs --------------------------------------------------------------------------
+
+
+Table = Mapping[str, Mapping[tuple[str, int], float]]
+"""GPU type -> (workload, number of GPUs) -> steps per second of all GPUs together."""
+
+_KEY = re.compile(r"\('(.*)', (\d+)\)")
+_UNCONSOLIDATED = "_unconsolidated"
+
+
+@dataclass(frozen=True, eq=False)
+class Throughputs:
+    """Steps per second; 0: the workload does not run on the type (usually too little memory).
+
+    >>> round(
+    ...     GAVEL_THROUGHPUTS.consolidated["v100"]["CycleGAN", 1]
+    ...     / GAVEL_THROUGHPUTS.consolidated["k80"]["CycleGAN", 1],
+    ...     2,
+    ... )
+    8.76
+    """
+
+    consolidated: Table
+    """GPUs on as few nodes as possible."""
+    unconsolidated: Table = field(default_factory=dict)
+    """GPUs on more nodes than necessary."""
+
+    def __post_init__(self) -> None:
+        for table in (self.consolidated, self.unconsolidated):
+            for kind, rates in table.items():
+                for (model, gpus), rate in rates.items():
+                    if not (math.isfinite(rate) and rate >= 0 and gpus >= 1):
+                        raise InputError(
+                            f"the throughput of {model!r} on {gpus} {kind!r} is {rate}; it must be a number of "
+                            "steps per second, 0 or more, on at least 1 GPU"
+                        )
+
+
+def read_throughputs(path: str | PathLike[str]) -> Throughputs:
+    """Read a JSON file (.gz: compressed) like Gavel's simulation_throughputs.json.
+
+    It maps a type of GPU to "('MODEL', GPUS)" to {"null": steps per second}. A type that ends in _unconsolidated
+    holds throughputs with the job's GPUs on several nodes. Keys other than "null" (two jobs on one GPU) are
+    ignored.
+    """
+    path = Path(path)
+    try:
+        data, _ = decompressed(path.read_bytes(), str(path), remedy="decompress it and give the decompressed file")
+        content = json.loads(data)
+    except FileNotFoundError:
+        raise InputError(f"no throughput file {path}") from None
+    except (OSError, EOFError, ValueError) as problem:
+        raise InputError(f"cannot read the throughput file {path}: {problem}") from None
+    if not (isinstance(content, dict) and content):
+        raise InputError(f"{path} has no table from GPU types to throughputs")
+    consolidated: dict[str, dict[tuple[str, int], float]] = {}
+    unconsolidated: dict[str, dict[tuple[str, int], float]] = {}
+    for kind, rows in content.items():
+        name = kind.removesuffix(_UNCONSOLIDATED)
+        (consolidated if name == kind else unconsolidated)[name] = _rates(rows, f"{kind!r} in {path}")
+    return Throughputs(consolidated, unconsolidated)
+
+
+def _rates(rows: Any, where: str) -> dict[tuple[str, int], float]:
+    if not isinstance(rows, dict):
+        raise InputError(f"{where} is not a table from \"('MODEL', GPUS)\" to throughputs")
+    rates = {}
+    for key, row in rows.items():
+        match = _KEY.fullmatch(key)
+        rate = row.get("null") if isinstance(row, dict) else None
+        if match is None or not isinstance(rate, (int, float)):
+            raise InputError(f'{where} has {key!r}; it must be "(\'MODEL\', GPUS)" with a number as "null"')
+        rates[match[1], int(match[2])] = float(rate)
+    return rates
+
+
+# K80, P100, V100: steps per second on one GPU, from Gavel's scheduler/simulation_throughputs.json
+# (github.com/stanford-futuredata/gavel, MIT licence), rounded to thousandths: some of its 83 rows.
+_ONE_GPU = {
+    "A3C": (3.439, 5.681, 7.176),
+    "CycleGAN": (0.505, 2.403, 4.426),
+    "LM (batch size 5)": (25.486, 90.776, 109.167),
+    "LM (batch size 80)": (6.054, 21.158, 28.240),
+    "Recommendation (batch size 512)": (32.859, 48.882, 23.318),
+    "Recommendation (batch size 8192)": (2.699, 5.548, 2.842),
+    "ResNet-18 (batch size 16)": (4.795, 35.869, 32.353),
+    "ResNet-18 (batch size 256)": (0.886, 7.723, 10.300),
+    "ResNet-50 (batch size 16)": (2.301, 9.053, 11.396),
+    "ResNet-50 (batch size 128)": (0.347, 1.584, 2.497),
+    "Transformer (batch size 16)": (5.467, 9.537, 11.064),
+    "Transformer (batch size 128)": (0.982, 3.074, 5.446),
+}
+
+GAVEL_THROUGHPUTS = Throughputs(
+    {
+        kind: {(model, 1): rates[column] for model, rates in _ONE_GPU.items()}
+        for column, kind in enumerate(("k80", "p100", "v100"))
+    }
+)
+"""Twelve kinds of training on one K80, P100 and V100; the whole file has 26, and up to 8 GPUs."""

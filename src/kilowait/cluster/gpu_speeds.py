@@ -22,21 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster.cluster import Cluster
-from kilowait.cluster.gpu_catalogue import GpuType, gpu
-from kilowait.cluster.gpu_throughputs import GAVEL_THROUGHPUTS, Throughputs, read_throughputs
+from kilowait.cluster.gpu_catalogue import GAVEL_THROUGHPUTS, GpuType, Throughputs, gpu, read_throughputs
 from kilowait.errors import InputError, UnknownNameError
-
-__all__ = [
-    "GAVEL_THROUGHPUTS",
-    "SPEED_SOURCES",
-    "Speeds",
-    "fill_unknown_speeds",
-    "constant_speeds",
-    "gpu_types",
-    "measured_speeds",
-    "roofline_speeds",
-    "speeds_for",
-]
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from kilowait.errors import ClusterError
 
-__all__ = ["PowerControls", "SleepPolicy", "StepFunction"]
-
 StepFunction = tuple[tuple[float, int], ...]
 """A step function of time: pairs (start in log seconds, value) with increasing starts; the first start is -inf."""
 

@@ -27,8 +27,6 @@ from __future__ import annotations
 
 from kilowait.cluster.cluster import Cluster, NodeGroup
 
-__all__ = ["PRESETS"]
-
 
 def _gpu_cluster(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
     """A node-level cluster; with `queues`, each group is used only by the queue of its name."""

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 from kilowait.cluster.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.errors import ClusterError, UnknownNameError
 
-__all__ = ["to_dict", "read_cluster"]
-
 T = TypeVar("T", NodeGroup, Outage, Reservation)
 _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 

@@ -31,8 +31,6 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
-__all__ = ["GAIA_SLACK_S", "SHIFT_RULES", "shift_jobs"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -55,6 +53,7 @@ class ShiftableJobs(NamedTuple):
     """Run-time estimate."""
 
     def select(self, rows: Ints) -> ShiftableJobs:
+        """The jobs of these rows."""
         return ShiftableJobs(self.submit_s[rows], self.latest_s[rows], self.length_s[rows])
 
 

@@ -17,17 +17,14 @@ from kilowait.engine.kernels.state import (
     QUEUE_ENTRY,
     RANKED,
     RUN_STATE,
-    UNLIMITED,
     USAGE,
     State,
 )
 from kilowait.engine.pools import CORES, GPUS, MEMORY, NODES, WATTS, ResourcePools
 from kilowait.engine.run_times import RunTimes, resolve_run_times
-from kilowait.engine.settings import OVERRUN_RULES, Settings
+from kilowait.engine.settings import OVERRUN_RULES, UNLIMITED, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
-
-__all__ = ["build_initial_state"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -63,31 +60,22 @@ def build_initial_state(
     half_life = max(policy.half_life_s, backfill_policy.half_life_s if backfill_policy is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
 
-    clock = _records(RUN_STATE, 1)
-    clock["depth"] = settings.depth
-    clock["time_dependent"] = policy.time_dependent
-    clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent
-    clock["per_event"] = settings.schedule_per == "event"
-    clock["overrun"] = OVERRUN_RULES[settings.overrun]
-    clock["balance"] = settings.placement == "balance"
+    clock = _run_state(settings, policy, backfill_policy)
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
-    clock["track_expected_ends"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
-    clock["observes_jobs"] = policy.observes_jobs
-    clock["predicts"] = policy.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
-    job_state = _records(JOB_STATE, n)
+    job_state = records(JOB_STATE, n)
     job_state["run_s"] = times.run_s
     job_state["earliest_s"] = earliest
     job_state["allowed"] = allowed
     job_state["least_need"] = least
     if len(preference) > 1:
         job_state["preference_row"] = preference_row
-    job_extra = _records(
+    job_extra = records(
         JOB_EXTRA,
         n if backfill_policy is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0,
     )
@@ -99,14 +87,10 @@ def build_initial_state(
     if half_life > 0:
         job_extra["user"] = user
 
-    usage = _records(USAGE, users + 1)
+    usage = records(USAGE, users + 1)
     usage["as_of_s"] = clock["now"]
 
-    groups = _records(GROUP, len(machine.names))
-    groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
-    groups["shadow_s"] = np.inf
-    pools = _records(POOL, len(machine.pool_kind))
-    pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
+    groups, pools = _groups_and_pools(machine, pool_need)
     return State(
         clock=clock,
         jobs=_job_records(jobs, times),
@@ -121,23 +105,47 @@ def build_initial_state(
         announcements=np.unique(changes["announced_s"][changes["announced_s"] > -np.inf]),
         segments=np.empty(n, np.int64),
         # A job has at most two pending events: finish, arrival or end of hold; and a cancellation.
-        events=_blank(RANKED, 2 * n + 2),
-        queue=_blank(QUEUE_ENTRY, n + 1),
+        events=blank(RANKED, 2 * n + 2),
+        queue=blank(QUEUE_ENTRY, n + 1),
         new_arrivals=np.empty(n + 1, np.int64),
-        expected_ends=_blank(RANKED, n + 1),
-        candidates=_blank(RANKED, n + 1),
+        expected_ends=blank(RANKED, n + 1),
+        candidates=blank(RANKED, n + 1),
         timeline_s=np.empty(breakpoints),
         timeline_free=np.empty((breakpoints, len(pools)), np.int64),
         usage=usage,
     )
 
 
-def _records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+def _run_state(settings: Settings, policy: PriorityPolicy, backfill_policy: PriorityPolicy | None) -> Any:
+    """The settings of the run in its RUN_STATE record."""
+    clock = records(RUN_STATE, 1)
+    clock["depth"] = settings.depth
+    clock["time_dependent"] = policy.time_dependent
+    clock["backfill_order"] = 0 if backfill_policy is None else 1 + backfill_policy.time_dependent
+    clock["per_event"] = settings.schedule_per == "event"
+    clock["overrun"] = OVERRUN_RULES[settings.overrun]
+    clock["balance"] = settings.placement == "balance"
+    clock["track_expected_ends"] = True
+    clock["observes_jobs"] = policy.observes_jobs
+    clock["predicts"] = policy.predicts
+    return clock
+
+
+def _groups_and_pools(machine: ResourcePools, pool_need: Ints) -> tuple[Any, Any]:
+    groups = records(GROUP, len(machine.names))
+    groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
+    groups["shadow_s"] = np.inf
+    pools = records(POOL, len(machine.pool_kind))
+    pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
+    return groups, pools
+
+
+def records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     """Zeroed records that can be read by attribute, compiled or not."""
     return np.zeros(count, kind).view(np.recarray)
 
 
-def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+def blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     """Uninitialized records, which are written before they are read."""
     return np.empty(count, kind).view(np.recarray)
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JOB", "Choice", "ChoiceKind", "PriorityPolicy", "View"]
-
 JOB = np.dtype(
     [
         ("submit_s", np.float64),  # arrival in the queue

@@ -17,15 +17,12 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
 from kilowait.engine.jit_entry import no_score_compiled
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator, run_simulation
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
-
-__all__ = ["Policy", "RunInputs", "StepwisePolicy", "gpu_settings_of", "run_priority_policy", "settings_of"]
 
 MAX_CHOICES = 1_000_000
 """Choices of a stepwise policy at one instant before the run is stopped with an error."""
@@ -110,16 +107,11 @@ def run_priority_policy(policy: PriorityPolicy, inputs: RunInputs) -> ExecutionL
                 f"policy {policy.name!r} learns from ended jobs, which the GPU engine does not report; use it on a "
                 "cluster of whole nodes"
             )
-        simulator = GpuSimulator(
-            inputs.jobs,
-            inputs.cluster,
-            inputs.settings,
-            policy=policy,
-            speeds=inputs.speeds,
-            preference=inputs.preference,
+        from kilowait.engine.gpu.simulator import run_gpu_simulation
+
+        return run_gpu_simulation(
+            inputs.jobs, inputs.cluster, policy, inputs.settings, inputs.speeds, inputs.preference
         )
-        simulator.run()
-        return simulator.log(None)
     if policy.node_level:
         gpu_settings_of(inputs, policy.name)
     settings = inputs.settings

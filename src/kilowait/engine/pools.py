@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 
-__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "ResourcePools", "resource_pools"]
-
 Ints = npt.NDArray[np.int64]
 NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
 

@@ -13,8 +13,6 @@ from kilowait.errors import NoProgressError
 if TYPE_CHECKING:
     from kilowait.engine.simulator import Simulator
 
-__all__ = ["ProgressCheck", "warn_of_unstarted_jobs"]
-
 MAX_IDLE_INSTANTS = 10_000
 """Maximum number of consecutive instants at which only ends of holds are ahead, in a run of n jobs: this plus 10 n."""
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 
-__all__ = ["RunTimes", "resolve_run_times"]
-
 Floats = npt.NDArray[np.float64]
 MIN_PLANNED_S = 1.0
 """Minimum planned time: a job planned with 0 s would reserve nothing."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
-import numpy as np
-
-from kilowait.engine.kernels.overrun import DOUBLE, QUANTILE, STEPS
-from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["OVERRUN_RULES", "Settings"]
-
+UNLIMITED = 2**62
+"""Reservation depth of conservative backfilling."""
+DOUBLE, STEPS, QUANTILE = 0, 1, 2
+"""Codes of `OVERRUN_RULES`. The codes are defined here and not in the kernels, because this module must be importable
+without Numba."""
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
 OVERRUN_RULES = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
 """Rules for the expected end of a running job that has exceeded it, by name."""
@@ -67,4 +67,4 @@ class Settings:
 
 
 def _counts(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 0

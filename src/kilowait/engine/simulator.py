@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,15 @@ import numpy as np
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine import jit_entry
 from kilowait.engine.initial_state import build_initial_state
-from kilowait.engine.initial_state_with_power_controls import (
-    add_power_pool,
-    build_power_state,
-    with_larger_node_change_buffer,
-)
 from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
-from kilowait.engine.jit_entry_with_power_controls import compiled_power_kernel
 from kilowait.engine.kernels import event_loop
-from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
+from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.progress import ProgressCheck, warn_of_unstarted_jobs
-from kilowait.engine.settings import Settings
+from kilowait.engine.settings import UNLIMITED, Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import NodeStates, Outcome, node_states
-
-__all__ = ["Simulator", "run_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
 _OUTCOME[[DONE, RUNNING]] = Outcome.COMPLETED
@@ -97,12 +90,13 @@ class Simulator:
         self._machine = resource_pools(cluster)
         shifted = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
         self.power_controls = PowerControls() if power_controls is None and shifted else power_controls
+        self._kernel = partial(jit_entry.compiled_kernel, power=self.power_controls is not None)
         self._state: Any
         if self.power_controls is None:
-            self._kernel = jit_entry.compiled_kernel
             self._state = build_initial_state(self.table, self._machine, self.settings, self.policy, backfill_policy)
         else:
-            self._kernel = compiled_power_kernel
+            from kilowait.engine.power_initial_state import add_power_pool, build_power_state
+
             self._machine = add_power_pool(self._machine, self.power_controls, self._first_event_s())
             self._state = build_power_state(
                 self.table, jobs.order, self._machine, self.settings, self.policy, backfill_policy, self.power_controls
@@ -151,6 +145,8 @@ class Simulator:
         """Enlarge the buffer of node changes if the run stopped because it was full; return whether it did."""
         if self.power_controls is None or not self._state.power_control_state["buffer_full"][0]:
             return False
+        from kilowait.engine.power_initial_state import with_larger_node_change_buffer
+
         self._state = with_larger_node_change_buffer(self._state)
         return True
 
@@ -284,8 +280,6 @@ class Simulator:
 
     def _start(self, job: int, group: int, level: int, apply: bool) -> int:
         """The group on which the job starts (or could start); -1: none."""
-        if self.power_controls is None:
-            return int(jit_entry.compiled_kernel("start")(self._state, job, group, apply))
         return int(self._kernel("start")(self._state, job, group, level, apply))
 
     def can_reserve(self, job: int) -> bool:

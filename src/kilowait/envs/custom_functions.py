@@ -14,25 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
+from kilowait.envs.batched_sim import BatchedSimulator, Observation
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-
-__all__ = ["CustomFunctions", "Feature", "RewardTerm", "ShownJobs", "StartedJobs", "check_features"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class StartedJobs:
-    """Jobs that started in one step, of all environment copies together: the argument of a `RewardTerm`.
-
-    All arrays but the three per copy have one element per start, ordered by copy, then by time.
-    ``started["estimate_s"]`` is a column of the `JobTable` for these jobs (nodes, user, queue, estimate_s, ...).
-    In `kilowait/Gpu-v0` a job that was preempted or moved starts again, and is listed again.
-    """
+@dataclass(frozen=True, kw_only=True)
+class _Jobs:
+    """Jobs of all environment copies together; ``jobs[column]`` is a column of the `JobTable` for these jobs."""
 
     env: Ints
     """Number of the environment copy."""
@@ -40,6 +33,25 @@ class StartedJobs:
     """Row of the job in `jobs`."""
     submit_s: Floats
     """Submission in simulated time, after any scaling of arrivals, seconds."""
+    jobs: JobTable
+    """The log, sorted by submission."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        return self.submit_s if column == "submit_s" else self.jobs.column(column)[self.row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedJobs(_Jobs):
+    """Jobs that started in one step, of all environment copies together: the argument of a `RewardTerm`.
+
+    All arrays but the three per copy have one element per start, ordered by copy, then by time.
+    ``started["estimate_s"]`` is a column of the `JobTable` for these jobs (nodes, user, queue, estimate_s, ...).
+    In `kilowait/Gpu-v0` a job that was preempted or moved starts again, and is listed again.
+    """
+
     start_s: Floats
     """Start in simulated time, seconds."""
     before_s: Floats
@@ -48,17 +60,9 @@ class StartedJobs:
     """Per copy: simulated time after the step, seconds."""
     episode_jobs: Ints
     """Per copy: jobs of the episode that fit the machine."""
-    jobs: JobTable
-    """The log, sorted by submission."""
-
-    def __len__(self) -> int:
-        return len(self.row)
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
-        if column in ("submit_s", "start_s"):
-            times: npt.NDArray[Any] = getattr(self, column)
-            return times
-        return self.jobs.column(column)[self.row]
+        return self.start_s if column == "start_s" else super().__getitem__(column)
 
     @property
     def num_envs(self) -> int:
@@ -76,8 +80,8 @@ class StartedJobs:
         return sums
 
 
-@dataclass(frozen=True)
-class ShownJobs:
+@dataclass(frozen=True, kw_only=True)
+class ShownJobs(_Jobs):
     """Jobs shown in an observation, of all environment copies together: the argument of a `Feature`.
 
     Arrays have one element per shown job, ordered by copy, then by slot. ``shown["nodes"]`` is a column of the
@@ -85,26 +89,12 @@ class ShownJobs:
     cannot be used on a real machine.
     """
 
-    env: Ints
-    """Number of the environment copy."""
     slot: Ints
     """Row of the job in the observation."""
-    row: Ints
-    """Row of the job in `jobs`."""
-    submit_s: Floats
-    """Submission in simulated time, after any scaling of arrivals, seconds."""
     now_s: Floats
     """Simulated time in the job's copy, seconds."""
     num_envs: int
     """Environment copies."""
-    jobs: JobTable
-    """The log, sorted by submission."""
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def __getitem__(self, column: str) -> npt.NDArray[Any]:
-        return self.submit_s if column == "submit_s" else self.jobs.column(column)[self.row]
 
     @property
     def wait_s(self) -> Floats:
@@ -117,7 +107,7 @@ class RewardTerm:
     """A cost per step, added to the reward as minus weight x cost.
 
     >>> import kilowait as kw
-    >>> from kilowait.envs.vector_env import BatchVectorEnv
+    >>> from kilowait.envs.batch_env import BatchVectorEnv
     >>> wide = RewardTerm(
     ...     "wide_wait_h", lambda started: started.sum_per_env(started.wait_s * (started["nodes"] > 8)) / 3600
     ... )
@@ -205,7 +195,7 @@ class CustomFunctions:
 
     def __init__(
         self,
-        simulator: BatchedSimulatorBase,
+        simulator: BatchedSimulator,
         jobs: JobTable,
         terms: Mapping[RewardTerm, float] | None = None,
         features: Sequence[Feature] = (),

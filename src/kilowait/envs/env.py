@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from kilowait.envs.batched_sim_base import Observation
-from kilowait.envs.vector_env import BatchVectorEnv, EngineVectorEnv
-
-__all__ = ["BatchEnv", "SingleEnv"]
+from kilowait.envs.batched_sim import Observation
+from kilowait.envs.vector_env import EngineVectorEnv
 
 
-class SingleEnv(gym.Env[Observation, np.int64]):
+class EngineEnv(gym.Env[Observation, np.int64]):
     """A single environment: a vector environment with one copy.
 
     `info` has after `reset` and every `step`, unless the environment is created with ``job_info=False``:
@@ -77,17 +75,3 @@ class SingleEnv(gym.Env[Observation, np.int64]):
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed; sb3-contrib's MaskablePPO calls this method."""
         return self._vector.action_masks()[0]
-
-
-class BatchEnv(SingleEnv):
-    """A batch system on windows of a log: the agent chooses the next job. Arguments as of `BatchVectorEnv`.
-
-    >>> import gymnasium, kilowait as kw, kilowait.envs
-    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
-    >>> env = gymnasium.make("kilowait/Batch-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(64))
-    >>> observation, info = env.reset(seed=0)
-    >>> observation["summary"].shape, int(env.action_space.n), info["job_id"].shape
-    ((11,), 128, (128,))
-    """
-
-    vector_env_type = BatchVectorEnv

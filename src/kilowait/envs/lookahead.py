@@ -1,6 +1,6 @@
 """Look-ahead policy: at every decision it simulates some candidates and chooses the one with the lowest cost.
 
-It is a policy for whole runs, and an expert for imitation learning (see `envs.lookahead_expert`).
+It is a policy for whole runs, and an expert for imitation learning (see `envs.expert`).
 """
 
 from __future__ import annotations
@@ -21,26 +21,18 @@ from kilowait.engine.jit_entry import PARAMETERS_TYPE, SCORE_FUNCTION_TYPE
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.queue import end_pass
+from kilowait.engine.kernels.reservations import begin_pass
 from kilowait.engine.kernels.scheduling_pass import backfill
-from kilowait.engine.kernels.starts_and_reservations import begin_pass
-from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcount
+from kilowait.engine.kernels.state import State
 from kilowait.engine.policy import RunInputs, settings_of
+from kilowait.engine.settings import UNLIMITED
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import external_policy
-from kilowait.envs.kernels.batch_env_decision import HEAD, any_fits, apply_choice, eligible, zero_score
-from kilowait.envs.kernels.lookahead import (
-    LookaheadState,
-    best_choice,
-    copy_state,
-    lookahead_without_refcount,
-    score_of,
-    work_arrays_for,
-)
+from kilowait.envs.batch_env import external_policy
+from kilowait.envs.kernels.decision_batch import HEAD, any_fits, apply_choice, eligible, zero_score
+from kilowait.envs.kernels.lookahead import LookaheadState, best_choice, copy_state, score_of, work_arrays_for
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
-
-__all__ = ["LOOKAHEAD", "LookAhead"]
 
 OBJECTIVES = ("bsld", "wait")
 """Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
@@ -178,10 +170,8 @@ class LookAhead:
             )
 
 
-def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
-    """The whole run: as `decision.advance_to_decision`, with look-ahead at every decision."""
-    s = state_without_refcount(t)
-    a = lookahead_without_refcount(a)
+def _run(s: Any, a: Any, score: Any, parameters: Any) -> None:
+    """The whole run: as `decision_batch.advance_to_decision`, with look-ahead at every decision."""
     no_parameters = s.timeline_s  # placeholder for policy parameters
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, zero_score, no_parameters, zero_score, no_parameters):

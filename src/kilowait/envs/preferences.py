@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.envs.random_state import random_state_bytes, restore_random_state
+from kilowait.envs.batched_sim import random_state_bytes, restore_random_state
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
-
-__all__ = ["EpisodePreferences", "Preferences", "preference_grid", "preference_text", "weights_from"]
 
 Floats = npt.NDArray[np.float64]
 

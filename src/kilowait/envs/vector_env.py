@@ -1,13 +1,13 @@
 """Vector environments: all copies are stepped by one call into the engine, on several threads.
 
-`EngineVectorEnv` is the base class of the three environments; `BatchVectorEnv` is `kilowait/Batch-v0`.
+`EngineVectorEnv` is the base class of the three environments, which add a batched simulator and its settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -17,24 +17,57 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
-from kilowait.envs.action_checks import checked_actions
-from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings
-from kilowait.envs.batched_sim_base import DISABLED, NEXT_STEP, SAME_STEP, BatchedSimulatorBase, Observation
+from kilowait.envs.batched_sim import (
+    BatchedSimulator,
+    CopySettings,
+    Observation,
+    checked_actions,
+    random_state_bytes,
+    restore_random_state,
+)
 from kilowait.envs.custom_functions import CustomFunctions, Feature, check_features
+from kilowait.envs.kernels.state_stack import DISABLED, NEXT_STEP, SAME_STEP
 from kilowait.envs.observation_spec import ObservationSpec, preference_summary
-from kilowait.envs.pickled_env import pickled_state, restore_pickled_state
 from kilowait.envs.preferences import EpisodePreferences, Preferences
-from kilowait.envs.random_state import random_state_bytes, restore_random_state
-from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights
+from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights, default_reward
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["BatchVectorEnv", "EngineVectorEnv", "check_sizes", "kernel_autoreset", "plain_jobs", "default_reward"]
-
 MODES = {AutoresetMode.NEXT_STEP: NEXT_STEP, AutoresetMode.SAME_STEP: SAME_STEP, AutoresetMode.DISABLED: DISABLED}
 """Gymnasium's autoreset modes, as the kernels number them."""
 StepResult = tuple[Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
+
+_GYMNASIUM_FIELDS = ("spec", "render_mode", "closed", "_np_random", "_np_random_seed")
+"""Attributes that Gymnasium sets on an environment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvSettings:
+    """Settings that all environments have; the constructors take them as keyword arguments."""
+
+    episode_jobs: int = 256
+    """Jobs in an episode."""
+    reward: RewardWeights | None = None
+    """Reward term to weight; None: `default_weights` of the environment. A term is a name in its terms
+    (`kilowait.envs.reward_terms`), a `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step."""
+    features: Sequence[Feature] = ()
+    """Custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones."""
+    preferences: Mapping[str, float] | None = None
+    """Instead of a reward: reward terms whose weights are sampled for every episode, and the unit of each (see
+    `kilowait.envs.preferences`)."""
+    sla_s: float = 4 * 3600.0
+    """Wait (on GPU clusters: time without allocated GPUs) that violates the service level, seconds."""
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
+    """As Gymnasium defines it."""
+    threads: int | None = None
+    """Threads of the engine; None: one per core."""
+    copy: bool = True
+    """Whether every step returns new arrays, or the same ones, overwritten."""
+    seed: int = 0
+    """Seed of the windows, until `reset` is given one."""
+    job_info: bool = False
+    """Whether `infos` has ids and users of the shown jobs."""
 
 
 class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
@@ -52,56 +85,74 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
     in the observation, -1 in empty slots.
     """
 
-    term_names: tuple[str, ...] = ()
-    """Names of the built-in reward terms."""
-    reward: Reward
+    reward_terms: ClassVar[Mapping[str, str]] = TERMS
+    """Built-in reward terms and their descriptions, in order."""
+    default_weights: ClassVar[Mapping[str, float]] = {}
+    """Weights of the reward terms unless others are given."""
+    decision_settings: Any
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     """Positional and named arguments of the constructor, by which the environment is pickled."""
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Keep the arguments; subclasses have constructors of their own."""
+        """Keep the arguments, for pickling."""
         env = super().__new__(cls)
         env.arguments = (arguments, named)
         return env
 
-    def __init__(
-        self,
-        simulator: BatchedSimulatorBase,
-        observation_spec: ObservationSpec,
-        jobs: JobTable,
-        *,
-        episode_jobs: int,
-        autoreset_mode: AutoresetMode,
-        copy: bool,
-        seed: int,
-        preferences: Mapping[str, float] | None = None,
-        features: Sequence[Feature] = (),
-        job_info: bool = False,
-    ) -> None:
-        """Wrap this simulator, whose observations `observation_spec` describes; episodes are windows of `jobs`."""
-        self.simulator, self.jobs, self.episode_jobs = simulator, jobs, episode_jobs
-        self.autoreset_mode = autoreset_mode
-        self.num_envs, self.copy = simulator.copies, copy
+    def __init__(self, num_envs: int = 1, *, jobs: JobTable, cluster: Cluster, **settings: Any) -> None:
+        """A vector environment.
+
+        Args:
+            num_envs: number of environment copies.
+            jobs: the log; episodes are windows of it. Cancellations and dependencies of jobs are ignored.
+            cluster: the machine, without outages and reservations.
+            settings: fields of `EnvSettings`, and those that the class of the environment names.
+        """
+        common = EnvSettings(**take_fields(EnvSettings, settings))
+        _check_sizes(num_envs, jobs, common)
+        self.num_envs, self.cluster, self.episode_jobs = num_envs, cluster, common.episode_jobs
+        self.copy, self.autoreset_mode = common.copy, AutoresetMode(common.autoreset_mode)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        weights = default_reward(common.reward, common.preferences, self.default_weights)
+        self.reward = Reward(weights, common.sla_s, self.reward_terms)
+        terms, features = self.reward.custom_terms(), common.features
+        # With custom functions episodes that ended are begun from Python, after the functions have read the ended ones.
+        begun_from_python = (terms or features) and self.autoreset_mode is AutoresetMode.SAME_STEP
+        autoreset = NEXT_STEP if begun_from_python else MODES[self.autoreset_mode]
+        copies = CopySettings(num_envs, common.episode_jobs, autoreset, common.threads)
+        self.jobs, self.simulator, observation_spec = self._make_simulator(jobs, copies, settings)
         self.episode_preferences: EpisodePreferences | None = None
-        self._ranges = np.array([[0, len(jobs)]])
+        self._ranges = np.array([[0, len(self.jobs)]])
         self._range_weights: list[float] | None = None
         self.custom: CustomFunctions | None = None
         """Custom reward terms and features, if there are any."""
-        terms = self.reward.custom_terms()
         if terms or features:
-            self.custom = CustomFunctions(simulator, jobs, terms, check_features(features, observation_spec.features))
-            observation_spec = replace(
-                observation_spec, features=(*observation_spec.features, *(feature.name for feature in features))
-            )
-        self._job_ids = np.append(jobs["job_id"], -1) if job_info else None
-        self._users = np.append(jobs.column("user"), np.int32(-1)) if job_info else None
+            features = check_features(features, observation_spec.features)
+            self.custom = CustomFunctions(self.simulator, self.jobs, terms, features)
+            names = (*observation_spec.features, *(feature.name for feature in features))
+            observation_spec = replace(observation_spec, features=names)
+        self._job_ids = np.append(self.jobs["job_id"], -1) if common.job_info else None
+        self._users = np.append(self.jobs.column("user"), np.int32(-1)) if common.job_info else None
         self.single_action_space = spaces.Discrete(observation_spec.actions)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
+        self.action_space = batch_space(self.single_action_space, num_envs)
         self._set_observation_spec(observation_spec)
-        self._seed_windows(seed)
-        if preferences is not None:
-            self.draw_preferences(preferences, seed=seed)
+        self._seed_windows(common.seed)
+        if common.preferences is not None:
+            self.draw_preferences(common.preferences, seed=common.seed)
+
+    def _make_simulator(
+        self, jobs: JobTable, copies: CopySettings, settings: dict[str, Any]
+    ) -> tuple[JobTable, BatchedSimulator, ObservationSpec]:
+        """The jobs as episodes have them, the simulator of the copies, and the shape of its observations.
+
+        `settings` are the arguments that only this environment has.
+        """
+        raise NotImplementedError
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the built-in reward terms."""
+        return tuple(self.reward_terms)
 
     def draw_preferences(self, units: Mapping[str, float], *, seed: int = 0) -> None:
         """From the next reset on, sample weights of these terms for every episode; observe them and weight the reward
@@ -250,7 +301,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                 infos |= {term.name: costs[:, i] for i, term in enumerate(self.custom.terms)}
         if ended.any():
             infos |= self._episode_infos(ended)
-            if self.custom is not None and resets_at_once:  # the kernel does not begin them: see kernel_autoreset
+            if self.custom is not None and resets_at_once:  # the kernel does not begin them: see __init__
                 self._begin_episodes(ended)
             self._draw_windows(ended)
         if self.episode_preferences is not None and before is not None:
@@ -318,129 +369,41 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         Custom reward terms and features must be functions of a module, not lambdas, as pickle needs it; files named in
         the arguments are read again.
         """
-        return pickled_state(self)
+        preferences = self.episode_preferences
+        return {
+            "arguments": self.arguments,
+            "ranges": self.episode_ranges,
+            "preferences": None if preferences is None else dict(preferences.preferences.units),
+            "snapshot": self.snapshot(),
+            "gymnasium": {name: vars(self)[name] for name in _GYMNASIUM_FIELDS if name in vars(self)},
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        restore_pickled_state(self, state)
+        """Create the environment again, as compiled kernels and threads cannot be pickled, in the saved state."""
+        positional, named = self.arguments = state["arguments"]
+        constructor: Any = type(self).__init__
+        constructor(self, *positional, **named)
+        if self.episode_preferences is None and state["preferences"] is not None:
+            self.draw_preferences(state["preferences"])
+        ranges, weights = state["ranges"]
+        if weights is not None:
+            self.set_episode_ranges([tuple(row) for row in ranges.tolist()], weights)
+        self.restore(state["snapshot"])
+        vars(self).update(state["gymnasium"])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""
         self.simulator.close()
 
 
-class BatchVectorEnv(EngineVectorEnv):
-    """Copies of a batch system, each on its own window of the log; an action chooses the next job.
-
-    >>> import gymnasium, kilowait as kw, kilowait.envs
-    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
-    >>> vec = gymnasium.make_vec(
-    ...     "kilowait/Batch-v0",
-    ...     num_envs=4,
-    ...     vectorization_mode="vector_entry_point",
-    ...     jobs=jobs,
-    ...     cluster=kw.Cluster.from_nodes(64),
-    ... )
-    >>> observation, _ = vec.reset(seed=0)
-    >>> observation["jobs"].shape, bool(observation["mask"].any())
-    ((4, 128, 10), True)
-    """
-
-    term_names = tuple(TERMS)
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        jobs: JobTable,
-        cluster: Cluster,
-        episode_jobs: int = 256,
-        reward: RewardWeights | None = None,
-        features: Sequence[Feature] = (),
-        preferences: Mapping[str, float] | None = None,
-        sla_s: float = 4 * 3600.0,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        threads: int | None = None,
-        copy: bool = True,
-        seed: int = 0,
-        job_info: bool = False,
-        **decision_settings: Any,
-    ) -> None:
-        """A vector environment.
-
-        Args:
-            num_envs: number of environment copies.
-            jobs: the log; episodes are windows of it. Cancellations and dependencies of jobs are ignored.
-            cluster: the machine, without outages and reservations.
-            episode_jobs: jobs in an episode.
-            reward: reward term to weight; None: {"slowdown": 1}. A term is a name in `reward_terms.TERMS`, a
-                `kilowait.envs.RewardTerm`, or a function of the jobs that started in the step.
-            features: custom features of the shown jobs (`kilowait.envs.Feature`), after the built-in ones.
-            preferences: instead of a reward: reward terms whose weights are sampled for every episode, and the unit
-                of each (see `kilowait.envs.preferences`).
-            sla_s: wait that violates the service level, seconds.
-            autoreset_mode: as Gymnasium defines it.
-            threads: threads of the engine; None: one per core.
-            copy: whether every step returns new arrays, or the same ones, overwritten.
-            seed: seed of the windows, until `reset` is given one.
-            job_info: whether `infos` has ids and users of the shown jobs.
-            decision_settings: fields of `DecisionSettings`: queue_window, backfill, backfill_order, max_wait_s, hold,
-                graph ...
-        """
-        check_sizes(num_envs, jobs, episode_jobs, threads)
-        if cluster.node_level or cluster.outages or cluster.reservations:
-            raise InputError(
-                f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which "
-                "kilowait/Batch-v0 does not simulate; use kilowait/Gpu-v0 for GPU clusters, or a cluster "
-                "without outages and reservations"
-            )
-        self.cluster, self.decision_settings = cluster, DecisionSettings(**decision_settings)
-        self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)
-        mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
-        simulator = BatchedSimulator(
-            table,
-            cluster,
-            self.decision_settings,
-            self.reward,
-            copies=num_envs,
-            episode_jobs=episode_jobs,
-            autoreset=kernel_autoreset(mode, self.reward, features),
-            threads=threads,
-        )
-        super().__init__(
-            simulator,
-            self.decision_settings.observation_spec,
-            table,
-            episode_jobs=episode_jobs,
-            autoreset_mode=mode,
-            copy=copy,
-            seed=seed,
-            preferences=preferences,
-            features=features,
-            job_info=job_info,
-        )
+def take_fields(settings_type: type, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Remove the fields of a settings dataclass from the arguments, and return them."""
+    return {field.name: arguments.pop(field.name) for field in fields(settings_type) if field.name in arguments}
 
 
-def kernel_autoreset(mode: AutoresetMode, reward: Reward, features: Sequence[Feature]) -> int:
-    """The autoreset mode of the kernel.
-
-    With custom functions episodes that ended are begun from Python, after the functions have read the ended ones.
-    """
-    custom = bool(features) or bool(reward.custom_terms())
-    return NEXT_STEP if custom and mode is AutoresetMode.SAME_STEP else MODES[mode]
-
-
-def default_reward(
-    reward: RewardWeights | None, preferences: Mapping[str, float] | None, default: Mapping[str, float]
-) -> RewardWeights:
-    """The fixed weights. Where preferences are sampled, the default weights are placeholders; the reward does not use
-    them."""
-    if reward is not None and preferences is not None:
-        raise InputError("both reward and preferences are given; leave one of the two out")
-    return default if reward is None else reward
-
-
-def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:
+def _check_sizes(num_envs: int, jobs: JobTable, settings: EnvSettings) -> None:
     """Raise an error unless an environment of these sizes can be created from this log."""
+    episode_jobs, threads = settings.episode_jobs, settings.threads
     if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
         raise InputError(f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; give at least 1 of each")
     if len(jobs) < episode_jobs:

@@ -16,17 +16,6 @@ from kilowait.jobs import JobTable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = [
-    "SchedulingProblem",
-    "checked_bound",
-    "problem_of",
-    "Bounds",
-    "lower_bounds",
-    "Optimum",
-    "optimum",
-    "with_perfect_estimates",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProblem:
@@ -117,7 +106,7 @@ def lower_bounds(jobs: JobTable, nodes: int, *, bound_s: float = 10.0) -> Bounds
 
     Args:
         jobs: the workload; `begin_s` is respected. With `at_limit="kill"` jobs run only for
-            `kilowait.engine.run_times.times_of(jobs, "kill").run_s`: pass a table with that `runtime_s`.
+            `kilowait.engine.run_times.resolve_run_times(jobs, "kill").run_s`: pass a table with that `runtime_s`.
         nodes: whole nodes of the machine; outages only make schedules worse, so the bounds still hold.
         bound_s: bound of the bounded slowdown, seconds.
 
@@ -276,23 +265,7 @@ def optimum(
     model = cp_model.CpModel()
     start = [model.new_int_var(r, horizon - p, "") for r, p in zip(release, run, strict=True)]
     _limit_nodes(model, start, run, problem.nodes.tolist(), nodes)
-    tolerance = 0.0
-    if objective == "mean_wait_s":
-        model.minimize(sum(start))
-    elif objective == "makespan_s":
-        end = model.new_int_var(0, horizon, "")
-        for s, p in zip(start, run, strict=True):
-            model.add(end >= s + p)
-        model.minimize(end)
-    else:
-        floor = [max(p, bound) for p in run]
-        scale = _scale(floor, horizon)
-        over = []  # seconds by which a job exceeds a bounded slowdown of 1
-        for s, r, p, d in zip(start, release, run, floor, strict=True):
-            over.append(model.new_int_var(0, horizon, ""))
-            model.add(over[-1] >= s - r - (d - p))
-        model.minimize(sum(round(scale / d) * seconds_over for d, seconds_over in zip(floor, over, strict=True)))
-        tolerance = horizon / scale if any(scale % d for d in floor) else 0.0
+    tolerance = _minimize(model, start, objective, (release, run), bound, horizon)
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -314,6 +287,35 @@ def optimum(
         proven=status == cp_model.OPTIMAL,
         tolerance=tolerance,
     )
+
+
+def _minimize(
+    model: cp_model.CpModel,
+    start: list[cp_model.IntVar],
+    objective: str,
+    release_and_run: tuple[list[int], list[int]],
+    bound: int,
+    horizon: int,
+) -> float:
+    """Set the objective of the model; returns its tolerance."""
+    release, run = release_and_run
+    if objective == "mean_wait_s":
+        model.minimize(sum(start))
+        return 0.0
+    if objective == "makespan_s":
+        end = model.new_int_var(0, horizon, "")
+        for s, p in zip(start, run, strict=True):
+            model.add(end >= s + p)
+        model.minimize(end)
+        return 0.0
+    floor = [max(p, bound) for p in run]
+    scale = _scale(floor, horizon)
+    over = []  # seconds by which a job exceeds a bounded slowdown of 1
+    for s, r, p, d in zip(start, release, run, floor, strict=True):
+        over.append(model.new_int_var(0, horizon, ""))
+        model.add(over[-1] >= s - r - (d - p))
+    model.minimize(sum(round(scale / d) * seconds_over for d, seconds_over in zip(floor, over, strict=True)))
+    return horizon / scale if any(scale % d for d in floor) else 0.0
 
 
 def _checked_problem(jobs: JobTable, nodes: int) -> SchedulingProblem:

@@ -20,19 +20,6 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
-__all__ = [
-    "StartedJobColumns",
-    "capacity_at",
-    "evaluated_mask",
-    "left_queue_s",
-    "started_jobs",
-    "summary",
-    "waits",
-    "horizon_of",
-    "overlap_s",
-    "makespan",
-]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -18,8 +18,6 @@ from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.synth.fidelity.distances import EmpiricalDistributions, distance, empirical_distributions
 
-__all__ = ["RunSimilarity", "compare_runs", "run_distributions", "series_of_run", "share_curves"]
-
 BOUND_S = 10.0
 HOUR_S = 3600.0
 NEAR = 0.15

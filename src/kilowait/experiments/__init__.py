@@ -1,4 +1,4 @@
-"""From a scenario to a run folder; rules side by side; and how fast the clock is.
+"""From scenarios to run folders: simulation, comparison, training, prediction and synthetic workloads.
 
 Nothing is imported here, so that a run folder can be opened, and a log described, without the engine.
 """

@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.experiments.policy_names import resolve_policy
+from kilowait.experiments.policies import resolve_policy
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-
-__all__ = ["SimulationSpeed", "simulation_speeds"]
 
 MIN_TOTAL_S, MAX_CALLS = 1.0, 1000
 """A simulation is repeated for this time, seconds, but not more often than this."""

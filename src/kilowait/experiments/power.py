@@ -1,91 +1,186 @@
-"""Power settings of a scenario, and the power context (model and signals) that they define."""
+"""Power context of a log on a cluster: power model, carbon intensity, prices, weather, and the accounting of runs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.energy.accounting import EnergyAccounts, account_energy, lower_bound_kwh
+from kilowait.energy.controls import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
 from kilowait.energy.power import (
     ConstantUtilization,
+    GpuCaps,
     PowerModel,
     UtilizationProfile,
+    cap_gpus,
     power_breakdown,
     with_measured_power,
 )
-from kilowait.energy.signals import Weather, read_carbon, read_price, read_weather
-from kilowait.energy.signals.align import ClockOrigin
+from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
+from kilowait.energy.signals.align import ClockOrigin, ExternalSignals
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.power_context import PowerContext, forecast_factory, option_names_in_errors
+from kilowait.experiments.power_controls import gpu_cap_share
 from kilowait.experiments.scenario_inputs import resolve_cluster
-from kilowait.jobs import JobTable
+from kilowait.experiments.settings import PowerSettings
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
-__all__ = [
-    "ENERGY_METRICS",
-    "PowerSettings",
-    "check_metric_available",
-    "describe_power_model",
-    "with_power",
-    "make_power_context",
-]
+FORECASTS = ("perfect", "persistence", "noisy")
+_DAY_S = 86400.0
+_OPTION_NAMES = {
+    "repeat_signals=True": "--repeat-signals",
+    "start='2022-01-01'": "--log-start 2022-01-01",
+    "weather=read_weather(...)": "--weather FILE",
+    "model.with_cooling('pue:1.2')": "--cooling pue:1.2",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PowerContext:
+    """Power model, signals and weather for one log on one cluster; all in the simulated time of the log."""
+
+    cluster: Cluster
+    model: PowerModel
+    utilization: UtilizationProfile | None
+    carbon: Series | None
+    price: Series | None
+    weather: Weather | None
+    forecast: str
+    repeat_signals: bool
+    digest: str
+    """Digest of the content of all fields."""
+
+    def resolve_controls(self, text: str, jobs: JobTable) -> ResolvedControls:
+        """The jobs, controls and DVFS tables of a run with the power controls of a text."""
+        with option_names_in_errors():
+            return resolve_controls(
+                text,
+                jobs,
+                self.cluster,
+                self.model,
+                utilization=self.utilization,
+                carbon=self._extended(self.carbon, jobs),
+                price=self._extended(self.price, jobs),
+                make_forecast=forecast_factory(self.forecast),
+            )
+
+    def account(
+        self,
+        log: ExecutionLog,
+        power_controls: str | ResolvedControls = "none",
+        horizon: tuple[float, float] | None = None,
+    ) -> EnergyAccounts:
+        """The energy accounts of a run with these power controls, within a time horizon (start and end, seconds)."""
+        cap = None if isinstance(power_controls, ResolvedControls) else gpu_cap_share(power_controls)
+        if isinstance(power_controls, ResolvedControls):
+            tables = power_controls.tables
+        elif cap is not None:
+            tables = None
+        else:
+            tables = dvfs_tables(power_controls, log.jobs_table, self.cluster, self.model, self.utilization)
+        with option_names_in_errors():
+            accounts = account_energy(
+                log,
+                self.cluster,
+                self.model,
+                utilization=self.utilization,
+                tables=tables,
+                gpu_cap=cap,
+                horizon=horizon,
+                signals=ExternalSignals(
+                    carbon=self.carbon, price=self.price, weather=self.weather, repeat_signals=self.repeat_signals
+                ),
+            )
+        if cap is None:
+            return accounts
+        return replace(accounts, notes=(*accounts.notes, *self.gpu_caps(log.jobs_table, cap, None).notes))
+
+    def gpu_caps(self, jobs: JobTable, cap: float, speeds: Speeds | None) -> GpuCaps:
+        """Caps and speeds of these jobs with GPUs capped at a fraction of their power limit, on GPU clusters."""
+        with option_names_in_errors():
+            return cap_gpus(jobs, self.cluster, self.model, cap, speeds, self.utilization)
+
+    def minimum_kwh(
+        self, jobs: JobTable, speeds: Speeds | None = None, caps: Iterable[float | None] = (None,)
+    ) -> float:
+        """A lower bound of the IT energy of any schedule: the energy of the jobs alone, without idle nodes.
+
+        Every job runs in the DVFS state with minimum energy. On GPU clusters it runs on the GPU type with minimum
+        energy at these `speeds`, and the bound is the minimum over the `caps` (None: no cap).
+        """
+        if self.cluster.node_level:
+            return min(self._minimum_gpu_kwh(jobs, speeds, cap) for cap in caps)
+        has_dvfs = any(len(group.levels) > 1 for group in self.model.groups)
+        tables = dvfs_tables("dvfs=1", jobs, self.cluster, self.model, self.utilization) if has_dvfs else None
+        return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.utilization)
+
+    def _minimum_gpu_kwh(self, jobs: JobTable, speeds: Speeds | None, cap: float | None) -> float:
+        caps = None if cap is None else self.gpu_caps(jobs, cap, speeds)
+        return lower_bound_kwh(
+            jobs,
+            self.cluster,
+            self.model,
+            utilization=self.utilization,
+            speeds=speeds if caps is None else caps.speeds,
+            gpu_cap=None if caps is None else caps.gpu_cap,
+        )
+
+    def _extended(self, signal: Series | None, jobs: JobTable) -> Series | None:
+        """The signal, repeated to cover all times that load shifting may consider, if `repeat_signals` is set."""
+        if signal is None or not self.repeat_signals or not len(jobs):
+            return signal
+        submit, slack = jobs["submit_s"], jobs.column("slack_s")
+        slack_s = float(np.max(slack, initial=0.0, where=~np.isnan(slack)))
+        reach_s = 2 * (slack_s + float(jobs["estimate_s"].max())) + 60 * _DAY_S
+        first, last = float(submit.min()) - 8 * _DAY_S, float(submit.max()) + reach_s
+        return signal if signal.covers(first, last) else signal.wrapped(first, last)
+
+
+def forecast_factory(text: str) -> ForecastFactory | None:
+    """The forecasts of a text for load shifting; None: perfect, the signal itself."""
+    kind, _, grid = text.partition(":")
+    if kind not in FORECASTS:
+        raise UnknownNameError("forecast", kind, FORECASTS)
+    if kind == "persistence":
+        return lambda series, horizon_s: forecast.persistence(series, horizon_s=horizon_s)
+    if kind == "noisy":
+        errors = forecast.FORECAST_ERRORS
+        name = grid or "CISO"
+        if name not in errors:
+            raise UnknownNameError("grid with known forecast errors", name, errors)
+        return partial(_noisy, errors[name])
+    return None
+
+
+def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecast.Forecast:
+    return forecast.noisy(series, errors, seed=0, horizon_s=horizon_s)
+
+
+@contextmanager
+def option_names_in_errors() -> Iterator[None]:
+    """Replace the names of Python arguments by those of command-line options in error messages."""
+    try:
+        yield
+    except InputError as problem:
+        text = str(problem)
+        for argument, option in _OPTION_NAMES.items():
+            text = text.replace(argument, option)
+        raise InputError(text) from None
+
 
 ENERGY_METRICS = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
 """Metrics that need a power model."""
-
-
-@dataclass(frozen=True)
-class PowerSettings:
-    """Power model, signals and cooling, as on the command line."""
-
-    power: str = "auto"
-    """Power model: a preset, a TOML file, or auto: the preset with the cluster's name."""
-    carbon: str | None = None
-    """File of carbon intensity."""
-    price: str | None = None
-    """File of electricity prices."""
-    weather: str | None = None
-    """File of outdoor temperature and humidity."""
-    carbon_scope: Literal["life-cycle", "direct"] = "life-cycle"
-    """Emission scope, for files that contain both."""
-    cooling: str | None = None
-    """Cooling model instead of that of the power model: pue:1.2, chiller, economiser ..."""
-    utilization: str | None = None
-    """Utilization of jobs without measurement: cpu=0.8,gpu=0.5; or columns: it is in the log. None: full load."""
-    forecast: str = "perfect"
-    """Forecast for load shifting: perfect, persistence, or noisy[:GRID] with the forecast errors of a grid."""
-    log_start: str | None = None
-    """Date of the first submission, for logs without dates."""
-    repeat_signals: bool = False
-    """Whether signals that are shorter than the log are repeated."""
-
-    def __post_init__(self) -> None:
-        if self.carbon_scope not in ("life-cycle", "direct"):
-            raise InputError(f"the carbon scope is {self.carbon_scope!r}; it must be life-cycle or direct")
-
-    @classmethod
-    def from_options(cls, power: str | None, **others: Any) -> PowerSettings | None:
-        """The settings of a command line; None without a power model, and then no other setting may be given."""
-        settings = cls(power="auto" if power is None else power, **others)
-        if power is not None:
-            return settings
-        defaults = asdict(cls())
-        extra = [key for key, value in asdict(settings).items() if value != defaults[key]]
-        if extra:
-            raise InputError(
-                f"--{extra[0].replace('_', '-')} needs a power model; name one with --power, or --power auto"
-            )
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, without settings that have no value."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 # -- from settings to a power context -----------------------------------------------------------------
@@ -205,6 +300,34 @@ def _digest(context: PowerContext, settings: PowerSettings) -> str:
             digest.update(np.ascontiguousarray(series.edge_s).data)
             digest.update(np.ascontiguousarray(series.value).data)
     return digest.hexdigest()
+
+
+DEFAULT_CONTROLS = "all"
+"""Default power controls of an agent."""
+
+
+@dataclass(frozen=True)
+class PowerTraining:
+    """Power model, signals and power controls of a training."""
+
+    context: PowerContext
+    power_controls: str = DEFAULT_CONTROLS
+    settings: PowerSettings = field(default_factory=PowerSettings)
+
+    @classmethod
+    def of(cls, settings: PowerSettings, power_controls: str, jobs: JobTable, cluster: Cluster) -> PowerTraining:
+        """From settings; reads the files they name, and aligns their signals with the times of the log."""
+        return cls(make_power_context(settings, jobs, cluster), power_controls, settings)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Power controls and power settings as plain data, for the provenance."""
+        return {"power_controls": self.power_controls, "power": self.settings.to_dict()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """`record` with a digest of the content of all files, as a training is resumed only with equal content."""
+        return {**self.record, "content of power and signals": f"digest {self.context.digest[:12]}"}
 
 
 def check_metric_available(metric: str, power: PowerSettings | None) -> None:

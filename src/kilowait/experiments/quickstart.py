@@ -12,14 +12,12 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, save_comparison
-from kilowait.experiments import train_batch
-from kilowait.experiments.comparison_results import summarize_comparison
-from kilowait.experiments.trainers import BatchTrainer
+from kilowait.experiments.comparison.results import summarize_comparison
+from kilowait.experiments.training.linear import BatchTrainer, BatchTraining, compare_agent
+from kilowait.experiments.training.trainer import TrainingRun, windows_of_test_split
 from kilowait.files import locks_output
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
-
-__all__ = ["FAST_SIZE", "FULL_SIZE", "quickstart"]
 
 NODES, LOAD = 256, 0.95
 POLICIES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
@@ -81,7 +79,7 @@ def quickstart(
     jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
     cluster = Cluster.from_nodes(NODES)
     trace = f"Lublin-Feitelson model, {size.jobs:,} jobs, {NODES} nodes, load {LOAD}, rounded estimates, seed {seed}"
-    training = train_batch.BatchTraining(
+    training = BatchTraining(
         seed=seed,
         generations=size.generations,
         population=size.population,
@@ -89,25 +87,20 @@ def quickstart(
         window_jobs=size.window_jobs,
     )
     trainer = BatchTrainer(training)
-    test_windows = train_batch.windows_of_test_split(jobs, size.window_jobs, seed=seed)
+    test_windows = windows_of_test_split(jobs, size.window_jobs, seed=seed)
     say(f"2/4  training a linear agent with twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
-        agent, history = train_batch.train_linear_agent(
-            jobs,
-            cluster,
-            training,
-            trace=trace,
-            progress=lambda generation: step(
-                f"candidates at {generation.training:.3f} of the start",
-                generation.number % 10 == 0 or generation.number == generation.of,
-            ),
+        progress = lambda generation: step(  # noqa: E731
+            f"candidates at {generation.training:.3f} of the start",
+            generation.number % 10 == 0 or generation.number == generation.of,
         )
+        agent, history = trainer.train(jobs, cluster, TrainingRun(trace, progress=progress))
     say(
         f"3/4  comparing it with {len(POLICIES)} policies on {len(test_windows)} windows of "
         f"{size.window_jobs:,} later jobs"
     )
     with steps(2 * len(POLICIES) + 1) as step:
-        comparison = train_batch.compare_agent(
+        comparison = compare_agent(
             agent,
             POLICIES,
             jobs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,123 +13,32 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.toml import to_dict
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, budget_violation
-from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
-from kilowait.experiments.gpu_options import (
-    BACKFILLS,
-    GpuOptions,
-    check_placement,
-    default_backfill,
-    simulate_arguments,
-)
-from kilowait.experiments.gpu_power_cap import (
+from kilowait.experiments.gpu_options import simulate_arguments
+from kilowait.experiments.policies import resolve_policy
+from kilowait.experiments.power import make_power_context, with_power
+from kilowait.experiments.power_controls import (
+    PowerAgent,
+    bind_agent_power,
     check_controls_supported,
-    check_power_controls,
     gpu_cap_description,
     gpu_cap_share,
 )
-from kilowait.experiments.policy_names import resolve_policy
-from kilowait.experiments.power import PowerSettings, make_power_context, with_power
-from kilowait.experiments.predicted_power import check_power_predictor, is_saved_power_predictor, with_predicted_power
-from kilowait.experiments.predicted_runtimes import check_predictor, is_saved_predictor, with_predicted_runtimes
-from kilowait.experiments.saved_predictor import SavedPredictor, saved_predictor
-from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_workload, rescale_to_load, resolve_cluster
-from kilowait.experiments.train_power import bind_agent_power
+from kilowait.experiments.predictors import (
+    SavedPredictor,
+    is_saved_power_predictor,
+    is_saved_predictor,
+    saved_predictor,
+    with_predicted_power,
+    with_predicted_runtimes,
+)
+from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_log, rescale_to_load, resolve_cluster
+from kilowait.experiments.settings import Scenario, default_backfill
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 
-__all__ = ["ScenarioResult", "Scenario", "check_backfill", "check_has_power_model", "prepare_scenario", "run_scenario"]
-
 OVERLOAD = 1.2
 """Offered load above which a note is given: the queue grows without bound, so results depend on the log's length."""
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Settings of one simulation; `kilowait.simulate` documents them, `scenario_inputs` their text formats."""
-
-    trace: str
-    cluster: str = "auto"
-    policy: str = "fcfs"
-    backfill: str | int | None = None
-    """None: easy; on GPU clusters none."""
-    backfill_order: str | None = None
-    at_limit: str = Settings.at_limit
-    overrun: str | None = None
-    """None: the default of the policy, else quantile with the forest predictor, else double."""
-    schedule_per: str = Settings.schedule_per
-    placement: str | None = None
-    """None: first; on GPU clusters the default of the policy."""
-    on_oversized: str = Settings.on_oversized
-    dependencies: bool = Settings.dependencies
-    load: float | None = None
-    """Offered load that arrivals are scaled to; None: not scaled."""
-    jobs: str | None = None
-    """Rows of the trace; None: all."""
-    format: str | None = None
-    unpack_limit: str | None = None
-    """Largest size of the decompressed log, e.g. 64G; None: a quarter of the machine's memory."""
-    columns: str | None = None
-    strict: bool = False
-    runtime_predictor: str | None = None
-    """Run-time predictor: a name of `predict_runtimes.PREDICTORS` or a saved predictor; None: user estimates."""
-    power_predictor: str | None = None
-    """Power predictor (see `predicted_power`) for power controls; None: they use the measured power."""
-    power: PowerSettings | None = None
-    """Power model and signals of energy accounting; None: no energy accounting."""
-    power_controls: str = "none"
-    """Power controls: see `kilowait.energy.controls`, and `gpu_power_cap` for GPU clusters."""
-    gpu: GpuOptions = field(default_factory=GpuOptions)
-    """Placement, preemption and migration on GPU clusters."""
-
-    def __post_init__(self) -> None:
-        if self.backfill is not None:
-            check_backfill(self.backfill)
-        check_placement(self.placement)
-        Settings(
-            at_limit=self.at_limit,
-            overrun=self.overrun or Settings.overrun,
-            schedule_per=self.schedule_per,
-            dependencies=self.dependencies,
-            on_oversized=self.on_oversized,
-        )
-        if self.runtime_predictor is not None:
-            check_predictor(self.runtime_predictor)
-        if self.power_predictor is not None:
-            if self.power is None:
-                raise InputError("--power-predictor has no effect without a power model; name one with --power")
-            check_power_predictor(self.power_predictor)
-        check_power_controls(self.power_controls)
-        check_has_power_model(self.power_controls, self.power)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, without settings that have no value."""
-        plain = {key: value for key, value in asdict(self).items() if value is not None and key != "gpu"}
-        if self.power is not None:
-            plain["power"] = self.power.to_dict()
-        if self.gpu.changed_options:
-            plain["gpu"] = self.gpu.to_dict()
-        return plain
-
-    @property
-    def settings_dict(self) -> dict[str, Any]:
-        """Engine settings except policy and backfill, as plain data."""
-        return {
-            "backfill_order": self.backfill_order,
-            "at_limit": self.at_limit,
-            "overrun": self.overrun,
-            "schedule_per": self.schedule_per,
-            "placement": self.placement,
-            "dependencies": self.dependencies,
-            "on_oversized": self.on_oversized,
-            "gpu": self.gpu.to_dict(),
-        }
-
-    @property
-    def simulation_settings(self) -> dict[str, Any]:
-        """The engine settings with `backfill_order` as a policy object, for `gpu_settings.simulate_arguments`."""
-        order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
-        return {**self.settings_dict, "backfill_order": order, "gpu": self.gpu}
 
 
 @dataclass(frozen=True)
@@ -168,17 +77,18 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     notes += workload.leakage_notes
     jobs = workload.jobs
     backfill = default_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
-    if scenario.power is None:
-        policy = bind_agent_power(policy, None, scenario.power_controls)
-        arguments = simulate_arguments(settings, jobs, cluster, policy, backfill)
+    context = None if scenario.power is None else make_power_context(scenario.power, jobs, cluster)
+    if context is not None or isinstance(policy, PowerAgent):
+        policy = bind_agent_power(policy, context, scenario.power_controls)
+    arguments = {name: value for name, value in settings.items() if name != "gpu"}
+    if cluster.node_level:
+        arguments = simulate_arguments(settings, jobs, cluster, policy, backfill, context, scenario.power_controls)
+    if context is None:
         log = simulate(jobs, cluster, policy, backfill, **arguments)
         accounts, description, violation = None, "", None
     else:
-        context = make_power_context(scenario.power, jobs, cluster)
-        policy = bind_agent_power(policy, context, scenario.power_controls)
         cap = gpu_cap_share(scenario.power_controls)
         resolved = context.resolve_controls(scenario.power_controls if cap is None else "none", jobs)
-        arguments = simulate_arguments(settings, jobs, cluster, policy, backfill, context, scenario.power_controls)
         log = simulate(jobs, cluster, policy, backfill, power_controls=resolved, **arguments)
         accounts = context.account(log, resolved if cap is None else scenario.power_controls)
         description = resolved.description if cap is None else gpu_cap_description(cap)
@@ -189,23 +99,6 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     )
 
 
-def check_backfill(backfill: str | int) -> None:
-    """Raise unless batch or GPU clusters support this kind of backfilling."""
-    if backfill not in BACKFILLS:
-        Settings(backfill=backfill)
-
-
-def check_has_power_model(power_controls: str, power: PowerSettings | None) -> None:
-    """Raise if power controls are given without a power model."""
-    if power is None and power_controls.strip() != "none":
-        subject = (
-            f"power controls {power_controls!r} need"
-            if gpu_cap_share(power_controls) is None
-            else f"{power_controls} needs"
-        )
-        raise InputError(f"{subject} a power model; name one with --power")
-
-
 def prepare_scenario(
     scenario: Scenario, progress: Callable[[Any], None] | None = None
 ) -> tuple[Workload, Cluster, tuple[str, ...]]:
@@ -214,16 +107,15 @@ def prepare_scenario(
     Callers that evaluate only a part of the jobs call `Workload.evaluated_from`, which notes data leakage of saved
     predictors. `progress` is called after every fit of a predictor.
     """
-    workload = read_workload(
-        scenario.trace,
-        format=scenario.format,
-        unpack_limit=scenario.unpack_limit,
-        columns=scenario.columns,
-        strict=scenario.strict,
-        rows=scenario.jobs,
-    )
+    workload = read_log(scenario)
     cluster, note = resolve_cluster(scenario.cluster, workload.jobs)
-    check_controls_supported(scenario.power_controls, cluster)
+    if scenario.power_controls.strip() != "none":
+        check_controls_supported(scenario.power_controls, cluster)
+    if scenario.gpu.changed_options and not cluster.node_level:
+        raise InputError(
+            f"{scenario.gpu.changed_options[0]} is for GPU clusters, and {cluster.name!r} is a batch cluster: take a "
+            "preset such as gpu-mixed, or leave it out"
+        )
     jobs: JobTable = rescale_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
     predictors: tuple[SavedPredictor, ...] = ()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,25 +19,14 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.compression import parse_size
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.saved_predictor import SavedPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.synth.gpu_workload import counts_gpus
 from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, trace_sha256
 
-__all__ = [
-    "Workload",
-    "all_node_level",
-    "rescale_to_load",
-    "resolve_cluster",
-    "is_node_level",
-    "cluster_load",
-    "named_cluster",
-    "parse_backfill",
-    "parse_columns",
-    "parse_rows",
-    "read_workload",
-]
+if TYPE_CHECKING:
+    from kilowait.experiments.predictors import SavedPredictor
+    from kilowait.experiments.settings import PredictionTask, Scenario
 
 T = TypeVar("T", int, float)
 SYNTHETIC_WORKLOADS = {
@@ -118,6 +107,12 @@ def read_workload(
     return Workload(jobs, workload.cleaning_report, workload.sha256)
 
 
+def read_log(log: Scenario | PredictionTask) -> Workload:
+    """Read or generate the jobs of the trace that these settings name."""
+    names = ("format", "unpack_limit", "columns", "strict")
+    return read_workload(log.trace, rows=log.jobs, **{name: getattr(log, name) for name in names})
+
+
 def _is_synthetic(trace: str) -> bool:
     return ":" in trace and trace.partition(":")[0].lower() in SYNTHETIC_WORKLOADS and not Path(trace).exists()
 
@@ -190,15 +185,6 @@ def parse_columns(text: str) -> dict[str, Any]:
         column, star, factor = source.rpartition("*")
         mapping[name] = (column, _number(float, "factor", factor, usage)) if star else source
     return mapping
-
-
-def parse_backfill(text: str) -> str | int:
-    """The backfilling: none, easy, conservative, or a number of reservations; on GPU clusters none or skip.
-
-    >>> parse_backfill("easy"), parse_backfill("3")
-    ('easy', 3)
-    """
-    return int(text) if text.strip().lstrip("-").isdecimal() else text.strip().lower()
 
 
 def resolve_cluster(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:

@@ -23,26 +23,33 @@ from kilowait.evaluation.run_similarity import (
 )
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.experiments.scenario_inputs import cluster_load, resolve_cluster
-from kilowait.files.toml_file import to_toml
+from kilowait.files.documents import to_toml
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth.fidelity import Fidelity, fidelity
-from kilowait.synth.fidelity.arrivals import (
+from kilowait.synth.fidelity.distances import column_shares, empirical_distributions
+from kilowait.synth.fidelity.workload_statistics import (
     LAGS_H,
     autocorrelation,
     band_edges_h,
     calendar_correlation,
+    has_users,
     profile,
     spectrum,
+    user_distributions,
 )
-from kilowait.synth.fidelity.distances import column_shares, empirical_distributions
-from kilowait.synth.fidelity.users import has_users, user_distributions
-from kilowait.synth.generator import SampleProgress
 from kilowait.synth.log_schema import DAY_S, WEEK_S
-from kilowait.synth.privacy_metrics import Anonymity, PrivacyMetrics, anonymity, anonymity_by_k, privacy_metrics
-from kilowait.synth.record_distances import RecordDistances, record_distances, roc
-
-__all__ = ["SyntheticScore", "PolicyWait", "save_score", "score_synthetic"]
+from kilowait.synth.privacy_metrics import (
+    Anonymity,
+    PrivacyMetrics,
+    RecordDistances,
+    anonymity,
+    anonymity_by_k,
+    privacy_metrics,
+    record_distances,
+    roc,
+)
+from kilowait.synth.sampler import SampleProgress
 
 POLICIES = ("fcfs", "sjf")
 OPTIONAL_COLUMNS = ("user", "account", "queue", "status", "gpus", "energy_j")

@@ -6,9 +6,17 @@ and the field. The readers are in their own modules, as some need NumPy or pyarr
 standard library only.
 """
 
-from kilowait.files.atomic import atomic_file, write_bytes, write_text
 from kilowait.files.leftovers import partial_path, remove_leftovers
-from kilowait.files.locks import INSIDE_LOCK, STALE_S, check_held, locks_output, output_lock
+from kilowait.files.lock_file import STALE_S
+from kilowait.files.output import (
+    INSIDE_LOCK,
+    atomic_file,
+    check_held,
+    locks_output,
+    output_lock,
+    write_bytes,
+    write_text,
+)
 
 __all__ = [
     "INSIDE_LOCK",

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.files.regular_file import open_regular
 
-__all__ = ["StoredArrays", "read_arrays"]
-
 MAX_ARRAYS = 10_000
 FREE_BYTES, MAX_RATIO = 2**26, 200
 """Maximum size of the arrays of a small file, and of each byte of a large one: zeros are compressed a thousandfold."""

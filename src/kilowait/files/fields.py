@@ -23,8 +23,6 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["Anything", "Either", "Field", "Flag", "Items", "Null", "Number", "Record", "Text", "Values", "check_fields"]
-
 
 def check_fields(data: Any, fields: Field, source: str | PathLike[str], *, remedy: str = "") -> None:
     """Raise an InputError that names the first field of `data` that is missing or invalid.
@@ -109,12 +107,14 @@ class Flag(Field):
 
 @dataclass(frozen=True)
 class Number(Field):
-    """A finite number, within limits."""
+    """A number within limits."""
 
     minimum: float = -math.inf
     maximum: float = math.inf
     whole: bool = False
     """Whether it has no fraction and fits into 64 bits."""
+    finite: bool = True
+    """Whether NaN and infinities are refused."""
 
     @property
     def expected(self) -> str:
@@ -127,6 +127,8 @@ class Number(Field):
         """Accept a number within the limits."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(value)
+        if not self.finite and not math.isfinite(value):
+            return
         if not self.minimum <= value <= self.maximum or value - value != 0:
             raise self.refuse(value)
         if self.whole and (not isinstance(value, int) or not -(2**63) <= value < 2**63):

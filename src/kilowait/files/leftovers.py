@@ -15,8 +15,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["LOCK_SUFFIX", "hidden_name", "partial_path", "remove_leftovers"]
-
 LOCK_SUFFIX = ".kilowait-lock"
 LOCK_CANDIDATE_S = 300.0
 """Age of temporary lock files that are removed, seconds: other processes create new ones at any time."""

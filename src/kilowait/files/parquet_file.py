@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.files.json_file import parse_json
+from kilowait.files.documents import parse_json
 from kilowait.files.regular_file import open_regular
-
-__all__ = ["ColumnType", "ParquetColumns", "read_parquet_columns", "read_parquet_table"]
 
 MAX_COLUMNS = 1000
 FREE_ROWS, ROWS_PER_BYTE = 2_000_000, 64

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from kilowait.errors import InputError
 
-__all__ = ["member_path", "open_regular", "read_bytes", "sha256"]
-
 
 def open_regular(path: str | PathLike[str]) -> io.BufferedReader:
     """Open a regular file for reading; a link, folder, pipe or device raises an InputError.

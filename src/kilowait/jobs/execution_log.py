@@ -13,10 +13,8 @@ import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
 from kilowait.jobs import conversion
-from kilowait.jobs.columns import ColumnArray
+from kilowait.jobs.columns import ColumnArray, NamedColumns
 from kilowait.jobs.table import JobTable
-
-__all__ = ["JobRecords", "NodeStates", "Outcome", "Allocations", "ExecutionLog", "node_states"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -215,7 +213,7 @@ class ExecutionLog:
         pq.write_table(self.to_arrow(), path, write_page_checksum=True)
 
 
-class JobRecords:
+class JobRecords(NamedColumns):
     """Per-job results as columns, in the job table's order; NaN where a job never started.
 
     `start_s` is the first start, `end_s` the last end. The `wait_s` of a preempted job includes all time
@@ -229,21 +227,10 @@ class JobRecords:
     (True, False, 2)
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = ()
 
     def __init__(self, columns: dict[str, ColumnArray]) -> None:
         self._columns = columns
-
-    def __len__(self) -> int:
-        return len(self._columns["job_id"])
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self._columns)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._columns
 
     def __getitem__(self, name: str) -> ColumnArray:
         if not isinstance(name, str):  # so that nobody takes these columns for rows

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TableError, UnknownNameError
-from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED, ColumnArray
-
-__all__ = ["JobTable"]
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED, ColumnArray, NamedColumns
 
 
-class JobTable:
+class JobTable(NamedColumns):
     """Table of jobs with read-only columns; slices share memory.
 
     `labels` maps codes of labelled columns to names; `meta` has facts of the source about the
@@ -25,7 +23,7 @@ class JobTable:
     ([60.0, 30.0], 2, [1])
     """
 
-    __slots__ = ("_columns", "labels", "meta", "order")
+    __slots__ = ("labels", "meta", "order")
 
     labels: Mapping[str, tuple[str, ...]]
     meta: Mapping[str, Any]
@@ -64,17 +62,6 @@ class JobTable:
         self.order = _submit_order(self._columns["submit_s"], self._columns["job_id"])
 
     # -- reading ---------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._columns["job_id"])
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns this table has."""
-        return tuple(self._columns)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._columns
 
     def __getitem__(self, key: Any) -> Any:
         """A column by name, or a table of selected rows by slice, mask or row numbers."""

@@ -18,8 +18,6 @@ from kilowait.engine.jit_entry import SCORE_SIGNATURE
 from kilowait.engine.kernels.jit import compile_entry
 from kilowait.errors import InputError
 
-__all__ = ["compiled_score", "policy"]
-
 OwnScore = Callable[[Any, float], float]
 
 JOB_FIELDS = tuple(name for name in JOB.names or () if name != "ran_s")

@@ -18,8 +18,6 @@ from kilowait.jobs import JobTable
 from kilowait.policies.compile import compiled_score
 from kilowait.units import parse_duration
 
-__all__ = ["alcf_wfp", "fair_share", "multifactor"]
-
 WEEK_S = 604800.0
 # Indices into the parameters of multifactor; the factors of QOS and queues follow.
 AGE, MAX_AGE, SIZE, TOTAL_NODES, FAIR, SHARE, QOS, QOS_COUNT, QUEUE, FACTORS = range(10)

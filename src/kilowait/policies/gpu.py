@@ -17,8 +17,6 @@ PREEMPTING = (("preempt", True),)
 SLICED = (("preempt", True), ("round_interval_s", 300.0))
 """Attained service changes between events, so the order is recomputed every five minutes."""
 
-__all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]
-
 
 def _by_priority(job: Any, now: float, parameters: Any) -> float:
     return -job.priority

@@ -25,8 +25,6 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.policies.compile import compiled_score
 
-__all__ = ["STATIC_POLICIES", "TIME_DEPENDENT_POLICIES", "easy_plus", "easy_plus_plus"]
-
 
 def fcfs(job: Any, now: float, parameters: Any) -> float:
     """First come, first served."""

@@ -21,8 +21,6 @@ from kilowait.policies.compile import compiled_score
 from kilowait.policies.round_based import round_based_policy
 from kilowait.rng import stream
 
-__all__ = ["POLICIES", "AnyPolicy", "as_policy", "describe_policies", "resolve"]
-
 
 def random(*, seed: int = 0) -> PriorityPolicy:
     """Random order, which depends on a seed."""

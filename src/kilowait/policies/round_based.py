@@ -15,26 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment, linprog
-from scipy.sparse import coo_array, csr_array, vstack
 
-from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.jobs import ExecutionLog
 
-__all__ = [
-    "ActiveJobs",
-    "allox",
-    "finish_time_fair",
-    "max_min",
-    "ROUND_BASED_POLICIES",
-    "RoundBasedPolicy",
-    "round_based_policy",
-]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,6 +108,8 @@ def allox(active: ActiveJobs) -> Floats:
     Jobs are matched to positions in the queue of each GPU, counted from the end: the k-th position from the end delays
     k jobs. The first job of each queue runs. A job of several GPUs is matched with its time multiplied by its GPUs.
     """
+    from scipy.optimize import linear_sum_assignment
+
     n, types = active.speed.shape
     gpus_by_type = np.floor(active.capacity).astype(int)
     queues = np.minimum(gpus_by_type, n)
@@ -140,6 +134,8 @@ def allox(active: ActiveJobs) -> Floats:
 
 def _limits(active: ActiveJobs, extra_columns: int) -> tuple[csr_array, Floats]:
     """Constraints: the shares of a job sum to at most 1; allocated GPUs are within capacity."""
+    from scipy.sparse import coo_array
+
     n, types = active.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
     rows = np.concatenate([jobs, n + kinds])
@@ -151,6 +147,9 @@ def _limits(active: ActiveJobs, extra_columns: int) -> tuple[csr_array, Floats]:
 
 def _solve(active: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
     """Shares that minimize `goal`, with gains of at least `needed` (or the last variable); None: infeasible."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, vstack
+
     n, types = active.speed.shape
     extra_columns = len(goal) - n * types
     table, capacity = _limits(active, extra_columns)
@@ -208,6 +207,8 @@ class RoundBasedPolicy:
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run on a node-level cluster, round by round."""
         settings = gpu_settings_of(inputs, self.name)
+        from kilowait.engine.gpu.simulator import GpuSimulator
+
         simulator = GpuSimulator(
             inputs.jobs,
             inputs.cluster,

@@ -21,8 +21,6 @@ from kilowait.policies.registry import AnyPolicy, as_policy, resolve
 if TYPE_CHECKING:
     from kilowait.energy import PowerModel, ResolvedControls
 
-__all__ = ["gpu_settings_for", "simulate"]
-
 
 def simulate(
     jobs: JobTable,

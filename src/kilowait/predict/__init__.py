@@ -1,18 +1,21 @@
 """Predictions at job submission: run time, wait, power and energy, with prediction intervals."""
 
-from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import Dataset, make_dataset
-from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
-from kilowait.predict.features import Features, feature_table
+from kilowait.predict.features import Features, feature_meaning, feature_table
+from kilowait.predict.forest import Distribution
 from kilowait.predict.job_history import JobHistory, from_log, from_run
-from kilowait.predict.models import ModelPredictions, PredictionModel, predictions_of_models
-from kilowait.predict.predictor import Prediction, Predictor, load
-from kilowait.predict.runtime_predictions import RuntimePredictions, predict_runtimes
+from kilowait.predict.models import PredictionModel, TreeSettings
+from kilowait.predict.predictor import Prediction, Predictor, fit, load
 from kilowait.predict.scores import PredictionScores, score
-from kilowait.predict.target_features import feature_meaning
 from kilowait.predict.targets import Target, target_of
-from kilowait.predict.walk_forward import RefitSchedule
+from kilowait.predict.walk_forward import (
+    ModelPredictions,
+    RefitSchedule,
+    RuntimePredictions,
+    predict_runtimes,
+    predictions_of_models,
+)
 
 __all__ = [
     "Dataset",
@@ -27,6 +30,7 @@ __all__ = [
     "ModelPredictions",
     "PredictionScores",
     "Target",
+    "TreeSettings",
     "JobHistory",
     "make_dataset",
     "explain",

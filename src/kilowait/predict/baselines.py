@@ -11,13 +11,9 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.features import first_known, nearest_median
-from kilowait.predict.job_history import UNKNOWN_REQUEST_S, request_s
-from kilowait.predict.past_events import PastEvents, row_median
-from kilowait.predict.target_features import all_job_keys
+from kilowait.predict.features import all_job_keys, first_known, nearest_median
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, PastEvents, request_s, row_median
 from kilowait.predict.targets import DEFAULT_NODE_W, Target
-
-__all__ = ["BASELINES", "predict_baseline"]
 
 Floats = npt.NDArray[np.float64]
 

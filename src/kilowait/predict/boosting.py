@@ -15,11 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.forest import MAX_DIFFERENCE, TREES_FILE, ForestSettings, tree_parameters
-from kilowait.predict.lightgbm import booster_of, lightgbm_module
-from kilowait.predict.tree_text import validated_trees
-
-__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "fit_boosting", "fit_random_forest"]
+from kilowait.predict.forest import RANDOM_FOREST, TREES_FILE, ForestSettings, Trees, grow_trees
+from kilowait.predict.tree_text import booster_of, validated_trees
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,27 +77,14 @@ class BoostingSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedTrees:
+class BoostedTrees(Trees):
     """Fitted trees that predict one number per job."""
-
-    booster: Any
 
     def difference(self, features: Floats, *, threads: int = 1) -> Floats:
         """(n,) ln(value) less the anchor, of each row of features."""
         if len(features) == 0:
             return np.zeros(0)
         return np.asarray(self.booster.predict(features, num_threads=threads), np.float64)
-
-    def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
-        """(n, features + 1) SHAP value of each feature, and the mean prediction in the last column."""
-        values = np.asarray(self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64)
-        # LightGBM sums SHAP values over trees, also where it averages predictions.
-        averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
-        return values / self.booster.num_trees() if averaged else values
-
-    def save(self, folder: Path) -> None:
-        """Write trees.txt in LightGBM's text format, which contains no executable code."""
-        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
 
     @classmethod
     def parse(cls, files: Mapping[str, bytes], folder: Path) -> BoostedTrees:
@@ -134,14 +118,10 @@ def fit_boosting(
         "quantile": "quantile",
         "asymmetric": _asymmetric(loss.number or 1.0),
     }[loss.name]
-    parameters = {
-        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
-        "objective": objective,
-        "learning_rate": params.rate,
-    }
+    parameters = {"objective": objective, "learning_rate": params.rate}
     if loss.name == "quantile":
         parameters["alpha"] = loss.number
-    return BoostedTrees(_train(features, difference, parameters, params.trees))
+    return BoostedTrees(grow_trees(features, difference, params, parameters, seed=seed, threads=threads))
 
 
 def fit_random_forest(
@@ -149,19 +129,7 @@ def fit_random_forest(
 ) -> BoostedTrees:
     """Fit a random forest that predicts the mean of ln(value) less the anchor, a common baseline."""
     params = settings or ForestSettings()
-    parameters = {
-        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
-        "objective": "l2",
-        "boosting": "rf",
-        "feature_fraction_bynode": 0.7,
-    }
-    return BoostedTrees(_train(features, difference, parameters, params.trees))
-
-
-def _train(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:
-    lgb = lightgbm_module()
-    data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
-    return lgb.train(parameters, data, trees)
+    return BoostedTrees(grow_trees(features, difference, params, RANDOM_FOREST, seed=seed, threads=threads))
 
 
 def _asymmetric(cost: float) -> Callable[[Floats, Any], tuple[Floats, Floats]]:

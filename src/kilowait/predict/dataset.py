@@ -8,12 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.predict.features import Features
+from kilowait.predict.features import Features, features_for
 from kilowait.predict.job_history import JobHistory
-from kilowait.predict.target_features import features_for
 from kilowait.predict.targets import Target, runtime
-
-__all__ = ["Dataset", "make_dataset"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,6 +31,10 @@ class Dataset:
     def difference(self) -> Floats:
         """(n,) the regression target: ln(value) less the anchor; NaN where it is not known."""
         return np.log(np.maximum(self.target.values, 1.0)) - self.features.anchor
+
+    def inputs(self, rows: npt.NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Features, anchor and upper bound of some of the jobs: what a fitted model predicts from."""
+        return self.features.values[rows], self.features.anchor[rows], self.target.max_value[rows]
 
     def first(self, count: int) -> Dataset:
         """The first `count` jobs; their features do not depend on later jobs."""

@@ -3,6 +3,10 @@
 LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram
 of the training times that fall into it; the prediction for a job is the mean over the trees. A mean over a leaf seldom
 equals an earlier run time; here a repeated run time is the bin at 0.
+
+A distribution is the weights of fixed bins around an anchor. A bin is a range of ln(time) less the anchor: 0 is the
+anchor itself, -0.69 half of it. Near 0 bins are 2 % wide, further away wider. One distribution gives the median, the
+most accurate value, the mean, upper bounds and the expected inverse run time.
 """
 
 from __future__ import annotations
@@ -10,24 +14,119 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.files.array_file import read_arrays
-from kilowait.predict.distribution import BIN_COUNT, bin_of
-from kilowait.predict.lightgbm import booster_of, lightgbm_module
-from kilowait.predict.tree_text import leaves_per_tree, validated_trees
+from kilowait.predict.tree_text import booster_of, leaves_per_tree, lightgbm_module, validated_trees
 
-__all__ = ["Forest", "ForestSettings", "fit_forest", "tree_parameters"]
+if TYPE_CHECKING:
+    from kilowait.predict.boosting import BoostingSettings
 
 Floats = npt.NDArray[np.float64]
+
+_POSITIVE_EDGES = 0.01 + np.concatenate([[0.0], np.cumsum(0.02 * 1.12 ** np.arange(38))])
+_EDGES = np.concatenate([-_POSITIVE_EDGES[::-1], _POSITIVE_EDGES])
+BIN_CENTERS: Floats = np.concatenate([[_EDGES[0] - 0.5], (_EDGES[1:] + _EDGES[:-1]) / 2, [_EDGES[-1] + 0.5]])
+"""Centers of the bins: ln(time) less the anchor."""
+BIN_COUNT = len(BIN_CENTERS)
+_ACCURACY = np.exp(-np.abs(BIN_CENTERS[:, None] - BIN_CENTERS[None, :]))
+"""Accuracy of one bin's time if the other's is true: the shorter over the longer."""
+
+
+POINT_ESTIMATES = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
+"""Names of the point estimates of a distribution, and the methods that compute them."""
+
+
+def bin_of(difference: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The bin of a difference of logarithms.
+
+    >>> BIN_CENTERS[bin_of([0.0, -0.69])].round(2).tolist()
+    [0.0, -0.71]
+    """
+    return np.searchsorted(_EDGES, np.asarray(difference, np.float64)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """Distributions of n times. Results are in seconds, and at most `max_s`."""
+
+    weights: npt.NDArray[np.floating]
+    """(n, BINS), each row of sum 1."""
+    anchor: Floats
+    """(n,) ln seconds."""
+    max_s: Floats
+    """(n,) upper bound of each time, seconds: the user's limit; inf where there is none."""
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+    def _bin_time_s(self, bins: npt.NDArray[np.int64]) -> Floats:
+        return np.minimum(np.exp(self.anchor + BIN_CENTERS[bins]), self.max_s)
+
+    def _bin_times_s(self) -> Floats:
+        return np.minimum(np.exp(self.anchor[:, None] + BIN_CENTERS), self.max_s[:, None])
+
+    def quantile(self, level: float | Floats) -> Floats:
+        """Quantiles at `level`, 0 to 1: one level for all, or one per row.
+
+        >>> uniform = Distribution(np.full((1, BIN_COUNT), 1 / BIN_COUNT), np.log([60.0]), np.array([np.inf]))
+        >>> uniform.quantile(0.5).round().tolist(), uniform.most_accurate().round().tolist()
+        ([60.0], [60.0])
+        """
+        cumulated = np.cumsum(self.weights, axis=1, dtype=np.float64)
+        levels = np.broadcast_to(np.asarray(level, np.float64), len(self))[:, None]
+        # Rounding may leave the sum below the level: use the last bin.
+        bins = np.minimum((cumulated < levels - 1e-9).sum(axis=1), BIN_COUNT - 1)
+        return self._bin_time_s(bins)
+
+    def median(self) -> Floats:
+        """The median."""
+        return self.quantile(0.5)
+
+    def most_accurate(self) -> Floats:
+        """The time with the highest expected accuracy, the shorter of prediction and truth over the longer."""
+        return self._bin_time_s((self.weights @ _ACCURACY).argmax(axis=1))
+
+    def mean(self) -> Floats:
+        """The expected time."""
+        return np.asarray((self.weights * self._bin_times_s()).sum(axis=1), np.float64)
+
+    def geometric_mean(self) -> Floats:
+        """The geometric mean, which minimizes the squared error of logarithms."""
+        logarithms = np.log(np.maximum(self._bin_times_s(), 1e-9))
+        return np.asarray(np.exp((self.weights * logarithms).sum(axis=1)), np.float64)
+
+    def estimate(self, name: str) -> Floats:
+        """A point estimate by its name in `POINT_ESTIMATES`."""
+        values: Floats = getattr(self, POINT_ESTIMATES[name])()
+        return values
+
+    def expected_inverse_runtime(self) -> Floats:
+        """Expected 10 s / time, at most 1: 10 times the weight of a second of waiting in the bounded slowdown."""
+        expected = (self.weights * (10.0 / np.maximum(self._bin_times_s(), 10.0))).sum(axis=1)
+        return np.minimum(np.asarray(expected, np.float64), 1.0)  # weights are rounded
+
+    def level_of(self, time_s: Floats) -> Floats:
+        """The quantile level of each time, 0 to 1, at the center of its bin."""
+        cumulated = np.cumsum(self.weights, axis=1, dtype=np.float64)
+        bins = bin_of(np.log(np.maximum(time_s, 1e-9)) - self.anchor)
+        rows = np.arange(len(self))
+        return cumulated[rows, bins] - 0.5 * self.weights[rows, bins]
+
+
+# -- the forest -----------------------------------------------------------------------------------
+
+
 TREES_FILE, LEAVES_FILE = "trees.txt", "leaves.npz"
 REMEDY = "fit it again with kilowait predict fit"
 MAX_DIFFERENCE = 6.0
 """Differences of logarithms are clipped to this while trees are grown."""
+RANDOM_FOREST = {"objective": "l2", "boosting": "rf", "feature_fraction_bynode": 0.7}
+"""LightGBM's parameters of a random forest."""
 TOLERANCE = 1e-3
 """Tolerance of the sum of a leaf's shares, which are rounded."""
 
@@ -50,10 +149,27 @@ class ForestSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
-    """Trees, and the histograms of their leaves."""
+class Trees:
+    """Trees that LightGBM has grown."""
 
     booster: Any
+
+    def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
+        """(n, features + 1) SHAP values of ln(value) less the anchor by feature, and the mean in the last column."""
+        values = np.asarray(self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64)
+        # LightGBM sums SHAP values over trees, also where it averages predictions.
+        averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
+        return values / self.booster.num_trees() if averaged else values
+
+    def save(self, folder: Path) -> None:
+        """Write trees.txt in LightGBM's text format, which contains no executable code."""
+        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
+
+
+@dataclass(frozen=True, eq=False)
+class Forest(Trees):
+    """Trees, and the histograms of their leaves."""
+
     leaves: npt.NDArray[np.float32]
     """(leaves of all trees, BINS), each row of sum 1."""
     first: npt.NDArray[np.int64]
@@ -69,16 +185,9 @@ class Forest:
             total += self.leaves[first + leaf[:, tree]]
         return total / np.float32(len(self.first))
 
-    def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
-        """(n, features + 1) SHAP values for ln(time) less the anchor, and the mean in the last column."""
-        values = self.booster.predict(features, pred_contrib=True, num_threads=threads)
-        return np.asarray(values, np.float64) / len(
-            self.first
-        )  # LightGBM sums over trees, also where it averages predictions
-
     def save(self, folder: Path) -> None:
-        """Write trees.txt (LightGBM's text format) and leaves.npz, which contain no executable code."""
-        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
+        """Write trees.txt and leaves.npz, which contain no executable code."""
+        super().save(folder)
         np.savez_compressed(folder / LEAVES_FILE, leaves=self.leaves, first=self.first)
 
     @classmethod
@@ -112,24 +221,37 @@ class Forest:
         return cls(booster_of(trees), leaves, first.astype(np.int64))
 
 
-def tree_parameters(
-    leaves: int, leaf_jobs: int, sample: float, features: float, bins: int, seed: int, threads: int
-) -> dict[str, Any]:
-    """LightGBM parameters; results do not depend on the number of threads."""
-    return {
-        "num_leaves": leaves,
-        "min_data_in_leaf": leaf_jobs,
-        "bagging_fraction": sample,
+def grow_trees(
+    features: Floats,
+    difference: Floats,
+    settings: ForestSettings | BoostingSettings,
+    parameters: Mapping[str, Any],
+    *,
+    seed: int,
+    threads: int,
+) -> Any:
+    """LightGBM's trees on rows of features and ln(time) less the anchor, with its parameters besides the settings.
+
+    Results do not depend on the number of threads.
+    """
+    lgb = lightgbm_module()
+    all_parameters = {
+        "num_leaves": settings.leaves,
+        "min_data_in_leaf": settings.leaf_jobs,
+        "bagging_fraction": settings.sample,
         "bagging_freq": 1,
-        "feature_fraction": features,
-        "max_bin": bins,
+        "feature_fraction": settings.features,
+        "max_bin": settings.bins,
         "min_data_in_bin": 1,
         "seed": seed,
         "num_threads": threads,
         "deterministic": True,
         "force_row_wise": True,
         "verbosity": -1,
+        **parameters,
     }
+    data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
+    return lgb.train(all_parameters, data, settings.trees)
 
 
 def fit_forest(
@@ -139,16 +261,7 @@ def fit_forest(
 
     The same arguments give the same forest on any number of threads.
     """
-    params = settings or ForestSettings()
-    lgb = lightgbm_module()
-    parameters = {
-        **tree_parameters(params.leaves, params.leaf_jobs, params.sample, params.features, params.bins, seed, threads),
-        "objective": "l2",
-        "boosting": "rf",
-        "feature_fraction_bynode": 0.7,
-    }
-    data = lgb.Dataset(features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1})
-    booster = lgb.train(parameters, data, params.trees)
+    booster = grow_trees(features, difference, settings or ForestSettings(), RANDOM_FOREST, seed=seed, threads=threads)
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
     counts = leaves_per_tree(booster.model_to_string())
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])

@@ -1,4 +1,7 @@
-"""Model card of a saved predictor: target, training data, errors, hyperparameters, and file hashes."""
+"""Model card of a saved predictor: target, training data, errors, hyperparameters, and file hashes.
+
+The types, ranges and relations of its fields are checked before its values are used.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,154 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256 as sha256_of
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from kilowait.errors import InputError
-from kilowait.files.fields import check_fields
-from kilowait.files.json_file import parse_json
+from kilowait.errors import InputError, KilowaitError
+from kilowait.files.documents import parse_json
+from kilowait.files.fields import Either, Field, Flag, Items, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.regular_file import read_bytes, sha256
-from kilowait.predict.card_fields import CARD_FIELDS, check_card_values
+from kilowait.predict.features import feature_meaning
+from kilowait.predict.models import PredictionModel
+from kilowait.predict.targets import LABELS, TARGETS
 
-__all__ = ["CARD_FILE", "ModelCard", "read_card", "read_predictor_files", "write_card"]
+MAX_TIME_S = 1e11
+"""Maximum absolute time, seconds: about 3000 years."""
+MAX_NAME = 200
+"""Maximum length of names, characters."""
+MAX_TEXT = 5_000
+"""Maximum length of other text, characters."""
+UNITS = {"runtime": "s", "wait": "s", "power": "W", "energy": "J"}
+"""Unit by target."""
+
+_COUNT = Number(0, 10**12, whole=True)
+_TIME = Number(-MAX_TIME_S, MAX_TIME_S)
+_SHARE = Number(0, 1.000001)
+_SETTING = Either(Number(-1e12, 1e12), Text(), Flag(), Null())
+_TEXT_OR_NULL = Either(Text(), Null())
+_ERROR = Number(0, 1e300)
+_ERRORS: dict[str, Field] = {
+    "jobs": _COUNT, "accuracy": _SHARE, "log_rmse": _ERROR, "mae": _ERROR, "underprediction_rate": _SHARE,
+}  # fmt: skip
+
+_POWER = Record(
+    {}, {"labels": Either(Text(tuple(LABELS)), Null()), "power": _TEXT_OR_NULL, "utilization": _TEXT_OR_NULL}
+)
+
+
+def _checked(contents: Field) -> Any:
+    """Field of a card, and what its entry in card.json must be."""
+    return field(metadata={"contents": contents})
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """Model card as plain data. Times are seconds in log time."""
+
+    model: str = _checked(Text())
+    """As in `PredictionModel.of`."""
+    target: str = _checked(Text(tuple(TARGETS)))
+    unit: str = _checked(Text())
+    labels: str = _checked(Text())
+    """Source of the training values."""
+    data: str = _checked(Text())
+    """Name of the log."""
+    history: str = _checked(Text())
+    """Source of start and end times, as in `JobHistory.name`."""
+    nodes: int = _checked(Number(1, 10**9, whole=True))
+    """Number of nodes of the machine."""
+    first_s: float = _checked(_TIME)
+    last_s: float = _checked(_TIME)
+    """First and last submission."""
+    unix_zero_s: float | None = _checked(Either(_TIME, Null()))
+    """Unix time of log time 0, where it is known."""
+    jobs: int = _checked(_COUNT)
+    """Number of training jobs."""
+    calibration_jobs: int = _checked(Number(1, 10**8, whole=True))
+    """Number of later jobs used for calibration and errors."""
+    requests: bool = _checked(Flag())
+    """Whether the log has walltime requests."""
+    features: tuple[str, ...] = _checked(Items(Text(), maximum=10_000))
+    codes: Mapping[str, tuple[str, ...]] = _checked(Values(Items(Text(), maximum=100_000)))
+    """Names of the categorical codes (queues, qualities of service) of the training data."""
+    settings: Mapping[str, Any] = _checked(Values(_SETTING))
+    seed: int = _checked(Number(whole=True))
+    errors: Mapping[str, Mapping[str, float]] = _checked(
+        Values(Record({**_ERRORS, "median_ae": _ERROR}, {"mape": Either(_ERROR, Null())}))
+    )
+    """Errors of the model and of baselines on the calibration jobs; see `scores.PredictionScores`."""
+    coverage: Mapping[str, float] = _checked(Values(_SHARE))
+    """Coverage of each quantile on the calibration jobs, before calibration."""
+    importance: Mapping[str, float] = _checked(Values(_SHARE))
+    """Share of each feature in the gain of the trees' splits, largest first."""
+    drift: tuple[Mapping[str, float], ...] = _checked(Items(Record({"month": _COUNT, **_ERRORS}), maximum=10_000))
+    """Drift: number of jobs and errors by month of the second half, of a model fitted on the first half."""
+    version: str = _checked(Text())
+    """Version of kilowait."""
+    personal: str = _checked(Text())
+    """Personal data it contains."""
+    power: Mapping[str, Any] = _checked(_POWER)
+    """Power model and utilization profile, where labels are not all measured."""
+
+
+CARD_FIELDS = Record({item.name: item.metadata["contents"] for item in fields(ModelCard)} | {"files": Values(Text())})
+"""Fields of card.json, besides its kind and format."""
+
+
+def check_card_values(card: Mapping[str, Any], source: str | PathLike[str], *, remedy: str) -> None:
+    """Raise an InputError if a card whose fields have valid types contradicts itself.
+
+    Args:
+        card: contents of card.json.
+        source: the file, for the error.
+        remedy: what to do about it, for the error.
+    """
+
+    def refuse(problem: str) -> InputError:
+        return InputError(f"{fspath(source)}: {problem}; {remedy}")
+
+    for name in ("labels", "data", "history", "version", "personal"):
+        if len(card[name]) > MAX_TEXT:
+            raise refuse(f"{name} has {len(card[name]):,} characters; at most {MAX_TEXT:,} are read")
+    for name in ("settings", "codes", "errors", "coverage", "importance"):
+        if any(len(key) > MAX_NAME for key in card[name]):
+            raise refuse(f"{name} has a name of more than {MAX_NAME} characters")
+    if len(card["model"]) > MAX_NAME:
+        raise refuse(f"model has {len(card['model']):,} characters; at most {MAX_NAME} are read")
+    try:
+        model = PredictionModel.of(card["model"])
+    except KilowaitError as problem:
+        raise refuse(f"model: {problem}") from None
+    if card["unit"] != UNITS[card["target"]]:
+        raise refuse(f"unit is {card['unit']!r:.40}; that of {card['target']} is {UNITS[card['target']]}")
+    if card["first_s"] > card["last_s"]:
+        raise refuse(f"first_s is {card['first_s']}, after last_s, which is {card['last_s']}")
+    zero_s = card["unix_zero_s"]
+    if zero_s is not None and not -5e10 < zero_s + card["first_s"] <= zero_s + card["last_s"] < MAX_TIME_S:
+        raise refuse(f"unix_zero_s is {zero_s}, with which first_s and last_s are not dates")
+    if model.family != "baseline":
+        _check_features(card, refuse)
+    names = sorted(card["files"])
+    needed = {"baseline": ["levels.npz"], "forest": ["leaves.npz", "levels.npz", "trees.txt"]}
+    expected = needed.get(model.family, ["levels.npz", "trees.txt"])
+    if not set(expected) <= set(names):
+        raise refuse(f"files lacks {', '.join(sorted(set(expected) - set(names)))}")
+
+
+def _check_features(card: Mapping[str, Any], refuse: Any) -> None:
+    features = card["features"]
+    if len(set(features)) != len(features):
+        raise refuse("features has a name twice")
+    for name in features:
+        try:
+            feature_meaning(name)
+        except (KilowaitError, LookupError):
+            raise refuse(f"features has {name!r:.60}, which is not the name of a feature") from None
+    for name in card["importance"]:
+        if name not in features:
+            raise refuse(f"importance has {name!r:.60}, which is not in features")
+
 
 CARD_FILE = "card.json"
 FORMAT = 2
@@ -26,54 +167,6 @@ MAX_CARD_BYTES = 2**24
 MAX_FILE_BYTES = {"trees.txt": 2**28, "leaves.npz": 2**28, "levels.npz": 2**26}
 """Maximum size of the other files, bytes."""
 _REFIT_HINT = "fit it again with kilowait predict fit"
-
-
-@dataclass(frozen=True)
-class ModelCard:
-    """Model card as plain data. Times are seconds in log time."""
-
-    model: str
-    """As in `PredictionModel.of`."""
-    target: str
-    unit: str
-    labels: str
-    """Source of the training values."""
-    data: str
-    """Name of the log."""
-    history: str
-    """Source of start and end times, as in `JobHistory.name`."""
-    nodes: int
-    """Number of nodes of the machine."""
-    first_s: float
-    last_s: float
-    """First and last submission."""
-    unix_zero_s: float | None
-    """Unix time of log time 0, where it is known."""
-    jobs: int
-    """Number of training jobs."""
-    calibration_jobs: int
-    """Number of later jobs used for calibration and errors."""
-    requests: bool
-    """Whether the log has walltime requests."""
-    features: tuple[str, ...]
-    codes: Mapping[str, tuple[str, ...]]
-    """Names of the categorical codes (queues, qualities of service) of the training data."""
-    settings: Mapping[str, Any]
-    seed: int
-    errors: Mapping[str, Mapping[str, float]]
-    """Errors of the model and of baselines on the calibration jobs; see `scores.PredictionScores`."""
-    coverage: Mapping[str, float]
-    """Coverage of each quantile on the calibration jobs, before calibration."""
-    importance: Mapping[str, float]
-    """Share of each feature in the gain of the trees' splits, largest first."""
-    drift: tuple[Mapping[str, float], ...]
-    """Drift: number of jobs and errors by month of the second half, of a model fitted on the first half."""
-    version: str
-    """Version of kilowait."""
-    personal: str
-    """Personal data it contains."""
-    power: Mapping[str, Any] = field(default_factory=dict)
-    """Power model and utilization profile, where labels are not all measured."""
 
 
 def write_card(card: ModelCard, folder: Path) -> None:

@@ -1,27 +1,26 @@
-"""Prediction models by name (baselines, forest, boosted trees), and their walk-forward predictions."""
+"""Prediction models by name (baselines, forest, boosted trees), their hyperparameters, and one fit by a date."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.baselines import BASELINES, predict_baseline
-from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, fit_boosting, fit_random_forest
+from kilowait.predict.baselines import BASELINES
+from kilowait.predict.boosting import LOSSES, BoostedTrees, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.forest import ForestSettings
-from kilowait.predict.runtime_predictions import RuntimePredictions, predict_distributions
+from kilowait.predict.forest import Distribution, Forest, ForestSettings, fit_forest
 from kilowait.predict.targets import Target
-from kilowait.predict.walk_forward import FitFunction, Refit, RefitSchedule, walk_forward
-
-__all__ = ["MODEL_FAMILIES", "DEFAULT_MODELS", "PredictionModel", "ModelPredictions", "predictions_of_models"]
 
 Floats = npt.NDArray[np.float64]
+ModelSettings: TypeAlias = ForestSettings | BoostingSettings
 
-POINT_ESTIMATES = {
+MIN_JOBS = 50
+"""Minimum number of training jobs."""
+POINT_ESTIMATE_TEXTS = {
     "accurate": "the value with the highest expected accuracy",
     "median": "the median",
     "geomean": "the geometric mean",
@@ -35,8 +34,6 @@ MODEL_FAMILIES = {
     "random-forest": "a random forest that predicts the mean of logarithms",
 }
 """Models with fitted parameters."""
-METHOD = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
-"""Method of `Distribution` that computes each point estimate."""
 _FITTED_MODELS = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
 DEFAULT_MODELS = {
     "runtime": (
@@ -68,7 +65,7 @@ class PredictionModel:
     family: str
     """One of `MODEL_FAMILIES`, or baseline."""
     point_estimate: str = ""
-    """Of the forest: one of `POINT_ESTIMATES`."""
+    """Of the forest: one of `POINT_ESTIMATE_TEXTS`."""
     level: float | None = None
     """Level of the forest's quantile."""
     loss: Loss | None = None
@@ -97,8 +94,8 @@ class PredictionModel:
             return cls(text, family)
         if family == "forest":
             point_estimate, _, number = rest.partition(":")
-            if (point_estimate or "accurate") not in POINT_ESTIMATES:
-                raise UnknownNameError("point estimate of the forest", point_estimate, POINT_ESTIMATES)
+            if (point_estimate or "accurate") not in POINT_ESTIMATE_TEXTS:
+                raise UnknownNameError("point estimate of the forest", point_estimate, POINT_ESTIMATE_TEXTS)
             level = Loss.of(rest).number if point_estimate == "quantile" else None
             if number and point_estimate != "quantile":
                 raise InputError(f"the model is {text!r}; write forest:{point_estimate}")
@@ -106,63 +103,13 @@ class PredictionModel:
         raise UnknownNameError("model", text, (*BASELINES, *MODEL_FAMILIES))
 
 
-@dataclass(frozen=True, eq=False)
-class ModelPredictions:
-    """Predictions of a model for every job, in the target's unit."""
+@dataclass(frozen=True)
+class TreeSettings:
+    """Hyperparameters of the models of a comparison."""
 
-    model: PredictionModel
-    values: Floats
-    distributions: RuntimePredictions | None = None
-    """Distributions; only of the forest."""
-
-
-def predictions_of_models(
-    models: Sequence[PredictionModel],
-    dataset: Dataset,
-    *,
-    seed: int = 0,
-    online: RefitSchedule | None = None,
-    forest: ForestSettings | None = None,
-    boosting: BoostingSettings | None = None,
-    since: int = 0,
-    threads: int = 1,
-    progress: Callable[[PredictionModel, Refit], None] | None = None,
-) -> Iterator[ModelPredictions]:
-    """Yield the predictions of each model for every job, from what was known at its submission.
-
-    Several point estimates of the forest share one computation. `since` is the first row that needs a prediction.
-    """
-    for model in models:
-        check_model(model, dataset.target)
-    distributions: RuntimePredictions | None = None
-    for model in models:
-
-        def report_refit(refit: Refit, model: PredictionModel = model) -> None:
-            if progress is not None:
-                progress(model, refit)
-
-        if model.family == "baseline":
-            yield ModelPredictions(model, predict_baseline(model.text, dataset.jobs, dataset.target))
-        elif model.family == "forest":
-            distributions = distributions or predict_distributions(
-                dataset, seed=seed, online=online, forest=forest, since=since, threads=threads, progress=report_refit
-            )
-            yield ModelPredictions(model, point_estimates(model, distributions), distributions)
-        else:
-            refits = walk_forward(
-                dataset.features,
-                dataset.difference,
-                dataset.jobs["submit_s"],
-                dataset.target.known_s,
-                fit_function(model, seed=seed, forest=forest, boosting=boosting),
-                1,
-                online,
-                since=since,
-                threads=threads,
-                progress=report_refit,
-            )
-            values = np.exp(dataset.features.anchor + refits.values[:, 0])
-            yield ModelPredictions(model, np.minimum(values, dataset.target.max_value))
+    forest: ForestSettings = field(default_factory=ForestSettings)
+    """Of the forest, and of the random forest."""
+    boosting: BoostingSettings = field(default_factory=BoostingSettings)
 
 
 def check_model(model: PredictionModel, target: Target) -> None:
@@ -179,24 +126,67 @@ def check_model(model: PredictionModel, target: Target) -> None:
         )
 
 
-def fit_function(
-    model: PredictionModel, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
-) -> FitFunction:
-    """Fit function of a model that predicts one number."""
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A fitted model."""
 
-    def fit(values: Floats, targets: Floats) -> Callable[[Floats], Floats]:
-        if model.loss is None:
-            fitted = fit_random_forest(values, targets, forest, seed=seed)
-        else:
-            fitted = fit_boosting(values, targets, model.loss, boosting, seed=seed)
-        return lambda rows: fitted.difference(rows)[:, None]
+    model: PredictionModel
+    trees: Forest | BoostedTrees
+    jobs: int
+    """Number of training jobs."""
 
-    return fit
+    def distribution(self, values: Floats, anchor: Floats, max_value: Floats) -> Distribution:
+        """Predicted distribution of each row of features; only for the forest."""
+        if not isinstance(self.trees, Forest):
+            raise InputError(f"{self.model.text} predicts one number and no distribution; use forest")
+        return Distribution(self.trees.weights(values), anchor, max_value)
+
+    def predict(self, values: Floats, anchor: Floats, max_value: Floats) -> Floats:
+        """Predict each row of features, in the target's unit; quantiles are not calibrated.
+
+        Args:
+            values: (n, features) rows.
+            anchor: (n,) of these rows, ln(value).
+            max_value: (n,) upper bound of the value.
+        """
+        if isinstance(self.trees, BoostedTrees):
+            return np.minimum(np.exp(anchor + self.trees.difference(values)), max_value)
+        distribution = self.distribution(values, anchor, max_value)
+        if self.model.level is not None:
+            return distribution.quantile(self.model.level)
+        return distribution.estimate(self.model.point_estimate)
 
 
-def point_estimates(model: PredictionModel, distributions: RuntimePredictions) -> Floats:
-    """Point estimates of the forest's distributions."""
-    if model.level is not None:
-        return distributions.quantile(model.level)
-    estimates: Floats = getattr(distributions.distribution, METHOD[model.point_estimate])()
-    return estimates
+def default_settings(model: PredictionModel) -> ModelSettings:
+    """Default hyperparameters of a model with fitted parameters."""
+    return BoostingSettings() if model.family == "boosting" else ForestSettings()
+
+
+def fit_until(
+    dataset: Dataset,
+    model: PredictionModel,
+    until_s: float,
+    settings: ModelSettings | None = None,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+) -> FittedModel:
+    """Fit the model on all jobs whose value was known by `until_s`, seconds in log time."""
+    difference = dataset.difference
+    rows = np.flatnonzero(np.isfinite(difference) & (dataset.target.known_s <= until_s))
+    if len(rows) < MIN_JOBS:
+        raise InputError(
+            f"the {dataset.target.name} is known for {len(rows):,} jobs at the time of the fit, and a model needs at "
+            f"least {MIN_JOBS} training jobs; use a longer log"
+        )
+    values, targets = dataset.features.values[rows], difference[rows]
+    params = settings or default_settings(model)
+    if model.loss is not None and isinstance(params, BoostingSettings):
+        return FittedModel(
+            model, fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads), len(rows)
+        )
+    if model.family == "forest" and isinstance(params, ForestSettings):
+        return FittedModel(model, fit_forest(values, targets, params, seed=seed, threads=threads), len(rows))
+    if model.family == "random-forest" and isinstance(params, ForestSettings):
+        return FittedModel(model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows))
+    raise InputError(f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS")

@@ -1,15 +1,21 @@
 """Predictors fitted once on a log, saved in a folder, and applied to later jobs of the same site.
 
+A model is fitted on the jobs whose value was known when the first job of the last tenth of the log was submitted. That
+tenth is the calibration set (conformal calibration): it gives the errors, and the quantile levels of the true values.
+
 The folder contains text and arrays, no executable code: trees.txt, leaves.npz, levels.npz, card.json. It stores no job
-history: the user's earlier jobs are read from the log at prediction. `conformal.fit` creates a predictor.
+history: the user's earlier jobs are read from the log at prediction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +26,36 @@ from kilowait.files.array_file import read_arrays
 from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.distribution import Distribution
 from kilowait.predict.features import select_columns
-from kilowait.predict.fit import FittedModel
-from kilowait.predict.forest import REMEDY, Forest
+from kilowait.predict.forest import REMEDY, Distribution, Forest
 from kilowait.predict.model_card import ModelCard, read_predictor_files, write_card
-from kilowait.predict.models import METHOD, PredictionModel
-from kilowait.predict.runtime_predictions import OVERRUN, PLANNED
-
-__all__ = ["BOUNDS", "Prediction", "Predictor", "load"]
+from kilowait.predict.models import (
+    FittedModel,
+    ModelSettings,
+    PredictionModel,
+    check_model,
+    default_settings,
+    fit_until,
+)
+from kilowait.predict.scores import METRICS, coverage, score
+from kilowait.predict.walk_forward import OVERRUN, PLANNED
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
+CALIBRATION_FRACTION = 0.1
+"""Fraction of the jobs, taken from the end, that quantile levels are calibrated on."""
+MIN_JOBS = 20
+"""Minimum number of calibration jobs whose value is known."""
+MONTH_S = 30 * 86400.0
+NAMED_FEATURES = ("queue", "qos")
+"""Categorical features, stored as codes of names."""
+PERSONAL_DATA_TEXT = (
+    "no record of any single user, no names of users, accounts or jobs{names}. Leaves of the trees are counts of jobs, "
+    "{least} at least: somebody who knows a user's jobs may recognize them"
+)
+POSITION_FEATURES = ("everyone_count", "request_count")
+"""Features that depend on a job's position in its log, and so are meaningless in another log."""
 BOUNDS = (0.1, 0.5, 0.9)
 """Quantile levels of the bounds of a prediction."""
 MAX_LOG_ERROR = 100.0
@@ -172,8 +196,7 @@ class Predictor:
         """Point prediction of the forest, calibrated if it is a quantile."""
         if self.model.level is not None:
             return distribution.quantile(self.level(self.model.level))
-        value: Floats = getattr(distribution, METHOD[self.model.point_estimate])()
-        return value
+        return distribution.estimate(self.model.point_estimate)
 
     def _with_bounds(self, value: Floats, max_value: Floats) -> Prediction:
         """Add bounds from the calibration errors."""
@@ -211,3 +234,146 @@ def _levels(path: Path, card: ModelCard, model: PredictionModel) -> Floats:
         return read_arrays(path).floats("levels", card.calibration_jobs, minimum=low, maximum=high, ascending=True)
     except InputError as problem:
         raise InputError(f"{problem}; {REMEDY}") from None
+
+
+# -- fit and calibrate ---------------------------------------------------------------------------
+
+
+def fit(
+    dataset: Dataset,
+    model: PredictionModel,
+    *,
+    nodes: int,
+    data: str,
+    settings: ModelSettings | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    power: Mapping[str, Any] | None = None,
+) -> Predictor:
+    """Fit a model on a log and calibrate it on the log's last tenth.
+
+    Args:
+        dataset: the jobs, their features and the target.
+        model: any model; baselines have no parameters to fit, but are calibrated.
+        nodes: number of nodes of the machine.
+        data: name of the log, for the model card.
+        settings: hyperparameters of the trees.
+        seed: seed of the trees.
+        threads: number of threads of LightGBM; it does not change the result.
+        power: source of modelled watts, for the model card.
+    """
+    check_model(model, dataset.target)
+    dataset = _without_position_features(dataset)
+    target, jobs, features = dataset.target, dataset.jobs, dataset.features
+    begin = len(dataset) - max(1, round(len(dataset) * CALIBRATION_FRACTION)) if len(dataset) else 0
+    calibration_rows = np.arange(begin, len(dataset))[np.isfinite(target.values[begin:])]
+    if len(calibration_rows) < MIN_JOBS:
+        raise InputError(
+            f"the {target.name} is known for {len(calibration_rows):,} of the last {len(dataset) - begin:,} jobs, and "
+            f"calibration needs at least {MIN_JOBS}; use a longer log"
+        )
+    date_s = float(jobs["submit_s"][begin])
+    truth = target.values[calibration_rows]
+    fitted = (
+        None if model.family == "baseline" else fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
+    )
+    point, levels, shares = _calibration(dataset, model, fitted, calibration_rows)
+    errors = {model.text: asdict(score(point, truth))}
+    for name in ("request", "last2", "class-median", "recent"):
+        if name != model.text and not (name == "request" and np.isnan(target.requested).any()):
+            errors[name] = asdict(score(predict_baseline(name, jobs, target)[calibration_rows], truth))
+    codes = {name: jobs.labels[name] for name in NAMED_FEATURES if name in jobs.labels and name in features.names}
+    params = settings or (None if fitted is None else default_settings(model))
+    card = ModelCard(
+        model=model.text,
+        target=target.name,
+        unit=target.unit,
+        labels=target.labels,
+        data=data,
+        history=dataset.times.name,
+        nodes=nodes,
+        first_s=float(jobs["submit_s"][0]),
+        last_s=float(jobs["submit_s"][-1]),
+        unix_zero_s=jobs.meta.get("unix_start_s"),
+        jobs=0 if fitted is None else fitted.jobs,
+        calibration_jobs=len(calibration_rows),
+        requests=bool(np.isfinite(features.request).any()),
+        features=() if fitted is None else features.names,
+        codes=codes,
+        settings={} if params is None else asdict(params),
+        seed=seed,
+        errors=errors,
+        coverage=shares,
+        importance={} if fitted is None else _importance(fitted, features.names),
+        drift=() if fitted is None else tuple(_drift(dataset, model, settings, seed, threads)),
+        version=_version(),
+        personal="nothing: it is a baseline without fitted parameters"
+        if params is None
+        else _personal_data_text(params, codes),
+        power=power or {},
+    )
+    return Predictor(card, model, None if fitted is None else fitted.trees, levels)
+
+
+def _without_position_features(dataset: Dataset) -> Dataset:
+    table = dataset.features
+    names = tuple(name for name in table.names if name not in POSITION_FEATURES)
+    return replace(dataset, features=replace(table, names=names, values=select_columns(table, names)))
+
+
+def _calibration(
+    dataset: Dataset, model: PredictionModel, fitted: FittedModel | None, rows: Ints
+) -> tuple[Floats, Floats, dict[str, float]]:
+    """Predictions for the calibration jobs, the sorted levels or errors of the true values, and the coverage."""
+    truth, inputs = dataset.target.values[rows], dataset.inputs(rows)
+    if fitted is None:
+        point = predict_baseline(model.text, dataset.jobs, dataset.target)[rows]
+    else:
+        point = fitted.predict(*inputs)
+        if isinstance(fitted.trees, Forest):
+            distribution = fitted.distribution(*inputs)
+            shares = {str(level): coverage(distribution.quantile(level), truth) for level in BOUNDS}
+            return point, np.sort(distribution.level_of(truth)), shares
+    return point, np.sort(np.log(np.maximum(truth, 1.0)) - np.log(np.maximum(point, 1.0))), {}
+
+
+def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]:
+    gain = np.asarray(fitted.trees.booster.feature_importance("gain"), np.float64)
+    share = gain / gain.sum() if gain.sum() > 0 else gain
+    return {names[column]: float(share[column]) for column in np.argsort(-share, kind="stable") if share[column] > 0}
+
+
+def _drift(
+    dataset: Dataset, model: PredictionModel, settings: ModelSettings | None, seed: int, threads: int
+) -> list[dict[str, float]]:
+    """Errors of a model fitted on the first half of the log, by month of the second half (drift)."""
+    half = len(dataset) // 2
+    submit_s, target = dataset.jobs["submit_s"], dataset.target
+    half_s = float(submit_s[half])
+    try:
+        early = fit_until(dataset, model, half_s, settings, seed=seed, threads=threads)
+    except InputError:
+        return []  # the first half is too short for a fit
+    rows = np.arange(half, len(dataset))[np.isfinite(target.values[half:])]
+    predicted = early.predict(*dataset.inputs(rows))
+    month = ((submit_s[rows] - half_s) // MONTH_S).astype(np.int64)
+    rows_by_month = []
+    for number in np.unique(month):
+        in_month = month == number
+        scores = score(predicted[in_month], target.values[rows][in_month])
+        rows_by_month.append({"month": int(number) + 1, **{name: getattr(scores, name) for name in ("jobs", *METRICS)}})
+    return rows_by_month
+
+
+def _personal_data_text(params: ModelSettings, codes: Mapping[str, Any]) -> str:
+    """Personal data that a fitted predictor contains, as text."""
+    nouns = {"queue": "queues", "qos": "qualities of service"}
+    names = " and ".join(nouns[name] for name in codes)
+    return PERSONAL_DATA_TEXT.format(names=f"; names of {names}" if names else "", least=params.leaf_jobs)
+
+
+def _version() -> str:
+    try:
+        return version("kilowait")
+    except PackageNotFoundError:
+        return "unknown"

@@ -15,18 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.past_events import Ints, PastEvents, group_keys
-
-__all__ = [
-    "JOB_CLASSES",
-    "METRICS",
-    "PredictionScores",
-    "scores_by_class",
-    "job_class_codes",
-    "coverage",
-    "losses",
-    "score",
-]
+from kilowait.predict.job_history import Ints, PastEvents, group_keys
 
 Floats = npt.NDArray[np.float64]
 

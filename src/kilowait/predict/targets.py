@@ -13,8 +13,6 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.job_history import UNKNOWN_REQUEST_S, JobHistory, request_s
 
-__all__ = ["TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
-
 Floats = npt.NDArray[np.float64]
 
 LABELS = {
@@ -136,18 +134,16 @@ def power(
     >>> target.values.tolist(), target.labels
     ([200.0, nan], 'measured: 1 with power from measured energy; 1 measured as 0 J')
     """
-    measured, report = _measured_w(jobs, labels, min_w, max_w)
-    values = _with_model_power(jobs, measured, labels, model, utilization)
-    return _without_request(
+    watts, source = _watts(jobs, labels, (min_w, max_w), model, utilization)
+    return _metered(
         jobs,
+        times,
         name="power",
         unit="W",
-        values=values,
-        known_s=np.where(np.isnan(values), np.inf, times.end_s),
-        scale=jobs["nodes"].astype(np.float64),
+        values=watts,
         default=DEFAULT_NODE_W,
         anchor_kinds=("user_identical", "user_same", "user_nodes", "user", "everyone"),
-        labels=_label_text(labels, report, model),
+        labels=source,
     )
 
 
@@ -169,19 +165,16 @@ def energy(
     >>> energy(jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")).values.round().tolist()
     [38380.0]
     """
-    measured, report = _measured_w(jobs, labels, 0.0, max_w)
-    watts = _with_model_power(jobs, measured, labels, model, utilization)
-    values = watts * jobs["runtime_s"]
-    return _without_request(
+    watts, source = _watts(jobs, labels, (0.0, max_w), model, utilization)
+    return _metered(
         jobs,
+        times,
         name="energy",
         unit="J",
-        values=values,
-        known_s=np.where(np.isnan(values), np.inf, times.end_s),
-        scale=jobs["nodes"].astype(np.float64),
+        values=watts * jobs["runtime_s"],
         default=DEFAULT_NODE_W * UNKNOWN_REQUEST_S,
         anchor_kinds=("user_identical", "user_same", "user_request", "user_nodes", "user", "everyone"),
-        labels=_label_text(labels, report, model),
+        labels=source,
     )
 
 
@@ -202,34 +195,36 @@ def _without_request(jobs: JobTable, **fields: object) -> Target:
     return Target(requested=unknown, max_value=np.full(len(jobs), np.inf), **fields)  # type: ignore[arg-type]
 
 
-def _measured_w(jobs: JobTable, labels: str, min_w: float, max_w: float) -> tuple[Floats, str]:
-    """Measured mean power where the log has it, NaN elsewhere; and a report as text."""
+def _metered(jobs: JobTable, times: JobHistory, *, values: Floats, **fields: object) -> Target:
+    """A target per node, known when a job has ended."""
+    known_s = np.where(np.isnan(values), np.inf, times.end_s)
+    return _without_request(jobs, values=values, known_s=known_s, scale=jobs["nodes"].astype(np.float64), **fields)
+
+
+def _watts(
+    jobs: JobTable,
+    labels: str,
+    limits_w: tuple[float, float],
+    model: PowerModel | None,
+    utilization: UtilizationProfile | None,
+) -> tuple[Floats, str]:
+    """Mean power of each job, NaN where it is not known, measured or of the power model as the labels say; and its
+    source as text."""
     if labels not in LABELS:
         raise UnknownNameError("kind of labels", labels, LABELS)
-    unknown = np.full(len(jobs), np.nan)
-    if labels == "model":
-        return unknown, ""
-    with_power, report = with_measured_power(jobs, min_w, max_w)
-    if labels == "measured" and not report.attached + report.existing:
-        raise InputError(
-            f"none of {len(jobs):,} jobs has usable measured energy ({report.text() or 'no jobs'}); use a power "
-            "model instead"
-        )
-    return with_power["power_w"], report.text()
-
-
-def _with_model_power(
-    jobs: JobTable, measured: Floats, labels: str, model: PowerModel | None, utilization: UtilizationProfile | None
-) -> Floats:
-    """Measured power, completed by the power model as the labels say."""
-    if labels == "measured":
-        return measured
-    if model is None:
-        raise InputError(f"labels are {labels!r}, which needs a power model; give one, or use measured labels")
-    return job_power_w(jobs.with_columns(power_w=measured), model, utilization or ConstantUtilization())
-
-
-def _label_text(labels: str, report: str, model: PowerModel | None) -> str:
-    model_text = f"power model {model.name}" if model is not None and labels != "measured" else ""
-    measured_text = f"measured: {report}" if report else ""
-    return "; else ".join(part for part in (measured_text, model_text) if part)
+    watts, sources = np.full(len(jobs), np.nan), []
+    if labels != "model":
+        with_power, report = with_measured_power(jobs, *limits_w)
+        watts = with_power["power_w"]
+        if labels == "measured" and not report.attached + report.existing:
+            raise InputError(
+                f"none of {len(jobs):,} jobs has usable measured energy ({report.text() or 'no jobs'}); use a power "
+                "model instead"
+            )
+        sources += [f"measured: {report.text()}"] if report.text() else []
+    if labels != "measured":
+        if model is None:
+            raise InputError(f"labels are {labels!r}, which needs a power model; give one, or use measured labels")
+        watts = job_power_w(jobs.with_columns(power_w=watts), model, utilization or ConstantUtilization())
+        sources.append(f"power model {model.name}")
+    return watts, "; else ".join(sources)

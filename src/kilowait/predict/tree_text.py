@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.errors import InputError
-
-__all__ = ["ValidatedTrees", "leaves_per_tree", "validated_trees"]
+from kilowait.errors import InputError, MissingExtraError
 
 Ints = npt.NDArray[np.int64]
 
@@ -312,3 +311,17 @@ def _finite(text: str, place: str) -> float:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
+
+
+def lightgbm_module() -> Any:
+    """The module lightgbm."""
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingExtraError("lightgbm", "predict") from None
+    return lightgbm
+
+
+def booster_of(trees: ValidatedTrees) -> Any:
+    """The booster of validated trees; LightGBM must read no other text, as it does not validate it."""
+    return lightgbm_module().Booster(model_str=trees.text)

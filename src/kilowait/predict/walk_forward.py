@@ -6,7 +6,7 @@ job's submission. So the whole log can be predicted and replayed without data le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.predict.baselines import predict_baseline
+from kilowait.predict.boosting import fit_boosting, fit_random_forest
+from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.features import Features
-
-__all__ = ["RefitSchedule", "Refit", "WalkForwardResult", "walk_forward"]
+from kilowait.predict.forest import BIN_COUNT, Distribution, ForestSettings, bin_of, fit_forest
+from kilowait.predict.job_history import JobHistory
+from kilowait.predict.models import PredictionModel, TreeSettings, check_model
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,10 +77,7 @@ class WalkForwardResult:
 
 
 def walk_forward(
-    features: Features,
-    difference: Floats,
-    submit_s: Floats,
-    known_s: Floats,
+    dataset: Dataset,
     fit_model: FitFunction,
     width: int,
     schedule: RefitSchedule | None = None,
@@ -87,11 +89,8 @@ def walk_forward(
     """Predict every job with the latest model fitted before its submission.
 
     Args:
-        features: features of the jobs, in order of submission.
-        difference: ln(value) less the anchor; NaN: not known, not used for training. A fit uses only the jobs whose
-            value was known by its date.
-        submit_s: submission times of the jobs, seconds.
-        known_s: when each value becomes known, seconds.
+        dataset: jobs in order of submission, their features and target. A fit uses only the jobs whose value was known
+            by its date.
         fit_model: fits a model.
         width: number of outputs of the model per job.
         schedule: when to refit, on how many jobs.
@@ -100,7 +99,8 @@ def walk_forward(
         progress: called after every fit.
     """
     schedule = schedule or RefitSchedule()
-    jobs = len(features)
+    jobs, values_of, difference = len(dataset), dataset.features.values, dataset.difference
+    submit_s, known_s = dataset.jobs["submit_s"], dataset.target.known_s
     values = np.zeros((jobs, width), np.float32)
     fit = np.full(jobs, -1, np.int64)
     by_known_time = np.argsort(known_s, kind="stable")
@@ -110,7 +110,7 @@ def walk_forward(
     def fit_and_predict(period: tuple[int, int, int]) -> npt.NDArray[Any]:
         begin, end, known = period
         rows = by_known_time[max(0, known - schedule.jobs) : known]
-        return fit_model(features.values[rows], difference[rows])(features.values[begin:end])
+        return fit_model(values_of[rows], difference[rows])(values_of[begin:end])
 
     with ThreadPoolExecutor(threads) as pool:
         for number, ((begin, end, known), predicted) in enumerate(
@@ -136,3 +136,189 @@ def _plan(submit_s: Floats, ends: Floats, schedule: RefitSchedule) -> Iterator[t
         if known >= schedule.min_jobs and end > begin:
             yield int(begin), int(end), known
         date += schedule.every_s
+
+
+# -- distributions --------------------------------------------------------------------------------
+
+
+MIN_JOBS = 100
+"""Minimum number of predictions with known truth for calibration."""
+PLANNED, OVERRUN = 0.6, 0.97
+"""Quantile levels that reservations use: first, and after the first is overrun. The choice of the first has little
+effect (docs/scheduling-with-predictions.md)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RuntimePredictions:
+    """Predicted distribution of every job's run time."""
+
+    distribution: Distribution
+    walk_forward: WalkForwardResult
+    features: Features
+    truth_level: Floats
+    """(n,) quantile level of each true value."""
+
+    def quantile(self, level: float) -> Floats:
+        """Calibrated quantile of each run time at `level`, seconds.
+
+        For jobs predicted earlier whose truth was known when a model was fitted, the quantile level of the truth is
+        known. The level that covers a share `level` of them is used (distributional conformal prediction).
+        """
+        levels = np.full(len(self.distribution), level)
+        for number, known_rows in enumerate(self.walk_forward.known):
+            predicted = known_rows[self.walk_forward.fit[known_rows] >= 0]
+            if len(predicted) >= MIN_JOBS:
+                rank = min(1.0, level * (len(predicted) + 1) / len(predicted))
+                levels[self.walk_forward.fit == number] = np.quantile(self.truth_level[predicted], rank)
+        quantiles = self.distribution.quantile(levels)
+        # Before the first fit there is no calibration: the user's limit is a safe bound.
+        limit_s = self.distribution.max_s
+        return np.where((self.walk_forward.fit < 0) & np.isfinite(limit_s), limit_s, quantiles)
+
+    def columns(self) -> dict[str, Floats]:
+        """The predictions as columns of a job table, seconds.
+
+        ``estimate_s``, which priority policies use, is the geometric mean; ``planned_s`` and ``overrun_planned_s``,
+        which reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of
+        waiting; ``limit_s`` is the user's request.
+        """
+        limit_s = self.distribution.max_s
+        return {
+            "estimate_s": self.distribution.geometric_mean(),
+            "planned_s": self.quantile(PLANNED),
+            "overrun_planned_s": self.quantile(OVERRUN),
+            "expected_inverse_runtime": self.distribution.expected_inverse_runtime(),
+            "limit_s": np.where(np.isfinite(limit_s), limit_s, np.nan),
+        }
+
+
+def predict_runtimes(
+    jobs: JobTable,
+    times: JobHistory,
+    nodes: int,
+    *,
+    seed: int = 0,
+    online: RefitSchedule | None = None,
+    forest: ForestSettings | None = None,
+    threads: int = 1,
+    progress: Callable[[Refit], None] | None = None,
+) -> RuntimePredictions:
+    """Predict the run time of every job with a forest that is refitted every week.
+
+    Args:
+        jobs: by (submit_s, job_id).
+        times: when they started and ended.
+        nodes: of the machine.
+        seed: of the forests.
+        online: refit schedule.
+        forest: hyperparameters of the forest.
+        threads: number of parallel fits.
+        progress: called after every fit.
+    """
+    dataset = make_dataset(jobs, times, nodes)
+    return predict_distributions(dataset, seed=seed, online=online, forest=forest, threads=threads, progress=progress)
+
+
+def predict_distributions(
+    dataset: Dataset,
+    *,
+    seed: int = 0,
+    online: RefitSchedule | None = None,
+    forest: ForestSettings | None = None,
+    since: int = 0,
+    threads: int = 1,
+    progress: Callable[[Refit], None] | None = None,
+) -> RuntimePredictions:
+    """Walk-forward predictions for any target; `since` is the first row that needs one (see `walk_forward`)."""
+
+    def fit(values: Floats, targets: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
+        return fit_forest(values, targets, forest, seed=seed).weights
+
+    target, features = dataset.target, dataset.features
+    result = walk_forward(dataset, fit, BIN_COUNT, online, since=since, threads=threads, progress=progress)
+    result.values[result.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: the anchor
+    distribution = Distribution(result.values, features.anchor, target.max_value)
+    return RuntimePredictions(distribution, result, features, distribution.level_of(target.values))
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPredictions:
+    """Predictions of a model for every job, in the target's unit."""
+
+    model: PredictionModel
+    values: Floats
+    distributions: RuntimePredictions | None = None
+    """Distributions; only of the forest."""
+
+
+def predictions_of_models(
+    models: Sequence[PredictionModel],
+    dataset: Dataset,
+    *,
+    seed: int = 0,
+    online: RefitSchedule | None = None,
+    settings: TreeSettings | None = None,
+    since: int = 0,
+    threads: int = 1,
+    progress: Callable[[PredictionModel, Refit], None] | None = None,
+) -> Iterator[ModelPredictions]:
+    """Yield the predictions of each model for every job, from what was known at its submission.
+
+    Several point estimates of the forest share one computation. `since` is the first row that needs a prediction.
+    """
+    for model in models:
+        check_model(model, dataset.target)
+    distributions: RuntimePredictions | None = None
+    trees = settings or TreeSettings()
+    for model in models:
+
+        def report_refit(refit: Refit, model: PredictionModel = model) -> None:
+            if progress is not None:
+                progress(model, refit)
+
+        if model.family == "baseline":
+            yield ModelPredictions(model, predict_baseline(model.text, dataset.jobs, dataset.target))
+        elif model.family == "forest":
+            distributions = distributions or predict_distributions(
+                dataset,
+                seed=seed,
+                online=online,
+                forest=trees.forest,
+                since=since,
+                threads=threads,
+                progress=report_refit,
+            )
+            values = (
+                distributions.distribution.estimate(model.point_estimate)
+                if model.level is None
+                else distributions.quantile(model.level)
+            )
+            yield ModelPredictions(model, values, distributions)
+        else:
+            refits = walk_forward(
+                dataset,
+                _fit_function(model, trees, seed),
+                1,
+                online,
+                since=since,
+                threads=threads,
+                progress=report_refit,
+            )
+            values = np.exp(dataset.features.anchor + refits.values[:, 0])
+            yield ModelPredictions(model, np.minimum(values, dataset.target.max_value))
+
+
+def _fit_function(model: PredictionModel, settings: TreeSettings, seed: int) -> FitFunction:
+    """Fit function of a model that predicts one number."""
+
+    def fit(values: Floats, targets: Floats) -> Callable[[Floats], Floats]:
+        if model.loss is None:
+            fitted = fit_random_forest(values, targets, settings.forest, seed=seed)
+        else:
+            fitted = fit_boosting(values, targets, model.loss, settings.boosting, seed=seed)
+        return lambda rows: fitted.difference(rows)[:, None]
+
+    return fit

@@ -1,15 +1,17 @@
-"""Format numbers and names for display."""
+"""Numbers and names as text, and tables of text, without any markup: a page escapes and arranges them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
-
-__all__ = ["capital", "count", "listed", "number", "share", "short_name"]
+from typing import Any
 
 _SUFFIXES = re.compile(r"(\.(swf|csv|psv|txt|parquet|json|gz|bz2|xz|zst|zip))+$")
+NumberFormat = Callable[[float], str]
+"""A function that formats a number."""
 
 
 def number(value: float) -> str:
@@ -66,3 +68,102 @@ def short_name(trace: str) -> str:
     'KTH-SP2-1996-2.1-cln'
     """
     return _SUFFIXES.sub("", PurePath(trace).name) or trace
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    best: bool = False
+    """Whether it is the best of its column."""
+    small: tuple[str, ...] = ()
+    """Further text, in small type."""
+    kind: str = ""
+    """`code` for commands and checksums; the verdict of a significance test."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table; the first cell of every row is its head. A cell without marks is a text."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    groups: Sequence[tuple[str, int]] = ()
+    """A row above the head: names and the number of columns that each spans."""
+    text_columns: Sequence[int] = ()
+    """Numbers of the columns of text."""
+    marked: Sequence[int] = ()
+    """Numbers of highlighted rows."""
+    faint: Sequence[int] = ()
+    """Numbers of rows that are greyed out."""
+    note: str = ""
+    """Explanation below the table."""
+
+
+@dataclass(frozen=True)
+class ReportColumn:
+    """A column of a table with a row for each policy."""
+
+    label: str
+    cells: Sequence[Cell | str]
+
+
+def best_of(values: Any, candidates: Iterable[int], better: str) -> set[int]:
+    """Indices of the best finite value; empty where all values are equal."""
+    finite = {place: float(values[place]) for place in candidates if math.isfinite(values[place])}
+    if len(finite) < 2 or min(finite.values()) == max(finite.values()):
+        return set()
+    top = min(finite.values()) if better == "less" else max(finite.values())
+    return {place for place, value in finite.items() if value == top}
+
+
+def column(
+    label: str,
+    values: Any,
+    cell: NumberFormat,
+    *,
+    better: str = "less",
+    order: Sequence[int] | None = None,
+    candidates: Iterable[int] | None = None,
+    small: Callable[[int], str] | None = None,
+) -> ReportColumn:
+    """A column of numbers whose best value is marked.
+
+    `order` are the places of the values in the order of the rows (by default all), `candidates` those among which the
+    best is chosen (by default `order`); `better` is less, more, or empty. `small` gives the text in small type.
+
+    >>> [(cell.text, cell.best) for cell in column("wait", [2.0, 1.0], count).cells]
+    [('2', False), ('1', True)]
+    """
+    shown = range(len(values)) if order is None else order
+    best = best_of(values, shown if candidates is None else candidates, better) if better else set()
+    small_of: Callable[[int], str] = small if small is not None else (lambda _: "")
+    return ReportColumn(
+        label,
+        [
+            Cell(cell(float(values[place])), place in best, (extra,) if (extra := small_of(place)) else ())
+            for place in shown
+        ],
+    )
+
+
+def table_of_columns(
+    caption: str, head: str, labels: Sequence[str], columns: Sequence[ReportColumn], **marks: Any
+) -> ReportTable:
+    """A table with the labels as its first column; `marks` are further fields of `ReportTable`."""
+    rows = [[label, *(each.cells[place] for each in columns)] for place, label in enumerate(labels)]
+    return ReportTable(caption, [head, *(each.label for each in columns)], rows, **marks)
+
+
+def interval_text(low: float, high: float, cell: NumberFormat) -> str:
+    """A confidence interval; empty where it is unknown.
+
+    >>> interval_text(1.0, 2.0, count), interval_text(float("nan"), 2.0, count)
+    ('1 – 2', '')
+    """
+    return f"{cell(low)} – {cell(high)}" if math.isfinite(low) else ""

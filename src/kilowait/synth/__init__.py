@@ -1,11 +1,9 @@
 """Synthetic workloads: parametric models (Lublin-Feitelson, GPU jobs), learned generators, user estimates, load
 scaling."""
 
-from kilowait.synth.estimates import user_estimates
-from kilowait.synth.gavel import gavel_jobs
 from kilowait.synth.generator import Generator
-from kilowait.synth.gpu_workload import gpu_load, gpu_workload
-from kilowait.synth.lublin import lublin
+from kilowait.synth.gpu_workload import GpuWorkloadSettings, gavel_jobs, gpu_load, gpu_workload
+from kilowait.synth.lublin import lublin, user_estimates
 from kilowait.synth.lublin_parameters import (
     BATCH_PARAMETERS,
     COMBINED_PARAMETERS,
@@ -21,6 +19,7 @@ __all__ = [
     "COMBINED_PARAMETERS",
     "GENERATORS",
     "Generator",
+    "GpuWorkloadSettings",
     "INTERACTIVE_PARAMETERS",
     "LublinParameters",
     "WhatIf",

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 
-__all__ = ["Conditions", "parse_conditions"]
-
 ConditionValue = float | str | Sequence[float | str] | tuple[float, float]
 COLUMNS = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
 TIME_FIELDS = {"hour": 24, "weekday": 7}

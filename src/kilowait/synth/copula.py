@@ -17,11 +17,9 @@ from scipy.special import ndtr, ndtri
 from kilowait.errors import InputError
 from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, SamplePart, SampleProgress, State
-from kilowait.synth.log_schema import Columns
-from kilowait.synth.stored_generator import LIMITS, TIME_COLUMNS, check_length, whole_floats
-
-__all__ = ["CopulaGenerator"]
+from kilowait.synth.generator import Generator, State
+from kilowait.synth.log_schema import LIMITS, TIME_COLUMNS, Columns, check_length, whole_floats
+from kilowait.synth.sampler import SamplePart, SampleProgress
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -27,14 +27,12 @@ from kilowait.files import locks_output
 from kilowait.files.array_file import StoredArrays
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import Columns, LogSchema, log_schema, rows_of
 from kilowait.synth.sampler import SamplePart, SampleProgress, SampleRequest, expected_job_count, sample_parts
-from kilowait.synth.what_if import GroupFactors, WhatIf, WorkloadChanges
-
-__all__ = ["Generator", "SamplePart", "State", "SampleProgress", "concatenate_tables", "settings_from"]
+from kilowait.synth.trainer import CheckpointStore
+from kilowait.synth.what_if import WhatIf, WorkloadChanges
 
 State = dict[str, npt.NDArray[Any]]
 """Fitted parameters of a generator, by name."""
@@ -48,6 +46,25 @@ MAX_SETTING = 1e12
 """Largest absolute value of a setting."""
 VERSION = 2
 """Version of the folder format."""
+
+
+def setting(default: Any, *, least: float | None = None, most: float | None = None, above: float | None = None) -> Any:
+    """Field of a settings dataclass: its default, and the limits that `check_settings` checks."""
+    return field(default=default, metadata={"least": least, "most": most, "above": above})
+
+
+def check_settings(settings: Any) -> None:
+    """Raise an InputError that names the first setting outside its limits; settings that are None have none."""
+    for item in fields(settings):
+        value, limits = getattr(settings, item.name), item.metadata
+        if value is None:
+            continue
+        if limits.get("least") is not None and not value >= limits["least"]:
+            raise InputError(f"{item.name} is {value}; it must be at least {limits['least']:g}")
+        if limits.get("most") is not None and not value <= limits["most"]:
+            raise InputError(f"{item.name} is {value}; it must be at most {limits['most']:,}")
+        if limits.get("above") is not None and not value > limits["above"]:
+            raise InputError(f"{item.name} is {value}; it must be above {limits['above']:g}")
 
 
 class Generator(ABC):
@@ -131,14 +148,11 @@ class Generator(ABC):
         days: float | None = None,
         seed: int = 0,
         conditions: Mapping[str, ConditionValue] | None = None,
-        load: float | None = None,
-        job_mix: GroupFactors | None = None,
-        scale_jobs: GroupFactors | None = None,
-        nodes: int | None = None,
+        what_if: WhatIf | None = None,
         cluster: Cluster | None = None,
         progress: SampleProgress | None = None,
     ) -> JobTable:
-        """Sample jobs, from about the log's first submission on; what-if changes can be combined.
+        """Sample jobs, from about the log's first submission on.
 
         Args:
             jobs: number of jobs.
@@ -146,15 +160,10 @@ class Generator(ABC):
             seed: the same seed gives the same jobs.
             conditions: conditions on the jobs (see `kilowait.synth.conditions`), such as
                 ``{"queue": "long", "nodes": (1, 16)}``.
-            load: offered load; it changes the number of jobs per day.
-            job_mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
-                get a share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
-            scale_jobs: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
-            nodes: size of another machine; job sizes are scaled and the load is kept.
-            cluster: machine for the offered load; None: the log's, or that of `nodes`.
+            what_if: changes of the load, the job mix, groups or the machine; they can be combined.
+            cluster: machine for the offered load; None: the log's, or that of the changes.
             progress: called with the current activity and the completed share.
         """
-        what_if = WhatIf(load, job_mix or {}, scale_jobs or {}, nodes)
         return concatenate_tables(
             self.tables(
                 jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=cluster, progress=progress
@@ -289,3 +298,29 @@ def _check_number(kind: type[Generator], name: str, value: Any, default: Any) ->
 
 def _no_progress(what: str, share: float) -> None:
     """Progress callback that does nothing."""
+
+
+# -- rows in groups -------------------------------------------------------------------------------
+
+
+GROUP_JOBS = 50_000
+"""Maximum jobs of a group. A change alters the jobs of a seed."""
+
+
+class RowGenerator(Generator):
+    """A generator that samples groups of rows."""
+
+    @abstractmethod
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, progress: SampleProgress) -> Columns:
+        """`jobs` rows in order of submission, the first of them at `first_s` in log time."""
+
+    def _stream(self, jobs: int, seed: int, layer: int, progress: SampleProgress) -> Iterator[SamplePart]:
+        last_s, number = self.schema.first_s, 0
+        while True:
+            rng = stream(seed, f"synth.{self.name}.draw.{layer}.{number}")
+            repeated = int(number > 0)  # its first row repeats the last one of the previous group
+            rows = self._group(min(jobs, GROUP_JOBS) + repeated, last_s, rng, progress)
+            rows = {name: column[repeated:] for name, column in rows.items()}
+            last_s = float(rows["submit_s"][-1])
+            number += 1
+            yield rows, last_s

@@ -1,10 +1,26 @@
-"""Parametric GPU workload: job sizes, heavy-tailed run times, fractional GPUs, bursty or daily arrivals."""
+"""Workloads of GPU clusters: a parametric model, and Gavel's synthetic training jobs.
+
+The parametric model has job sizes, heavy-tailed run times, fractional GPUs, and bursty or daily arrivals.
+
+Gavel's workload is identical to that of its simulator for the same seed. D. Narayanan, K. Santhanam, F. Kazhamiaka, A.
+Phanishayee, M. Zaharia, "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020; the
+order of random numbers is that of its simulator (github.com/stanford-futuredata/gavel, scheduler/utils.py, job_table.py
+and scheduler.py): Python's random generator, seeded with seed + 2 for the jobs, seed + 3 for the interarrival times,
+seed + 6 for the deadlines. For each job these are sampled, in this order:
+
+- the number of GPUs: 1 with probability 0.7, 2 with 0.1, 4 with 0.15, 8 with 0.05; sampled even if all jobs use one;
+- minutes on V100: 10^U(3, 4) with probability 0.2, else 10^U(1.5, 3);
+- one of 26 model types, equally likely; resampled until it supports several GPUs if the job has them;
+- with priorities, its weight: 5 with probability 0.2, else 1.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +29,127 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.gavel import MODEL_TYPES, MULTI_GPU_MODELS
-from kilowait.synth.lublin_daily_cycle import BUCKETS, DAY_S, DailyCycle
+from kilowait.synth.lublin import BUCKETS, DAY_S, DailyCycle, sampled_users
 from kilowait.synth.lublin_parameters import COMBINED_PARAMETERS
 from kilowait.synth.rescale import check_load
 
-__all__ = ["counts_gpus", "gpu_load", "gpu_workload", "gpus_of"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+def _batches(name: str, *sizes: int) -> tuple[str, ...]:
+    return tuple(f"{name} (batch size {size})" for size in sizes)
+
+
+MULTI_GPU_MODELS: tuple[str, ...] = (
+    *_batches("ResNet-18", 16, 32, 64, 128, 256),
+    *_batches("ResNet-50", 16, 32, 64, 128),
+    *_batches("Transformer", 16, 32, 64, 128, 256),
+    *_batches("LM", 5, 10, 20, 40, 80),
+)
+"""Model types that run on several GPUs."""
+
+MODEL_TYPES: tuple[str, ...] = (
+    *MULTI_GPU_MODELS,
+    *_batches("Recommendation", 512, 1024, 2048, 4096, 8192),
+    "A3C",
+    "CycleGAN",
+)
+"""All model types, in Gavel's order."""
+
+
+def gavel_jobs(
+    jobs: int,
+    jobs_per_hour: float,
+    seed: int = 0,
+    *,
+    multi_gpu: bool = False,
+    priorities: bool = False,
+    slo: bool = False,
+) -> JobTable:
+    """The first `jobs` jobs of Gavel's workload; `runtime_s` and `estimate_s` are seconds on V100.
+
+    Args:
+        jobs: number of jobs. Gavel's published results are of jobs 4000 to 4999 while later jobs keep arriving.
+        jobs_per_hour: rate of the Poisson process; the first job arrives at 0. Infinite: all arrive at 0.
+        seed: the seed of Gavel's simulator.
+        multi_gpu: some jobs take 2, 4 or 8 GPUs, on any nodes (`gpus_may_span_nodes`).
+        priorities: a fifth of the jobs has priority 5, the others 1.
+        slo: deadlines of 1.2, 2 or 10 times the run time, a third each; `slack_s` is the deadline less the run time.
+
+    >>> workload = gavel_jobs(5000, 4.0, seed=0)
+    >>> float(workload["runtime_s"][4000:].mean() / 3600), workload.labels["model"][workload["model"][0]]
+    (17.4146..., 'ResNet-18 (batch size 64)')
+    """
+    try:
+        count, seed = operator.index(jobs), operator.index(seed)
+    except TypeError:
+        raise InputError(f"{jobs!r} jobs with the seed {seed!r}; both must be whole numbers") from None
+    if count < 1:
+        raise InputError(f"the number of jobs is {count}; it must be at least 1")
+    if not jobs_per_hour > 0:
+        raise InputError(f"{jobs_per_hour} jobs per hour; the rate must be above 0")
+    # Python seeds with the absolute value, so -6 would give the jobs of seed 2.
+    if seed < 0:
+        raise InputError(f"the seed is {seed}; it must be 0 or more")
+    job_rng, arrival_rng, slo_rng = (random.Random(seed + offset) for offset in (2, 3, 6))
+    gap_s = 3600.0 / jobs_per_hour  # computed as in Gavel, so that the last bit agrees
+    submit, gpus, runtime, model, priority, slack = [], [], [], [], [], []
+    now_s = 0.0
+    for _ in range(count):
+        job_gpus = _gavel_gpus(job_rng.uniform(0, 1))
+        if not multi_gpu:
+            job_gpus = 1
+        runtime_s = _gavel_runtime_s(job_rng)
+        model_type = job_rng.choice(MODEL_TYPES)
+        while job_gpus > 1 and model_type not in MULTI_GPU_MODELS:
+            model_type = job_rng.choice(MODEL_TYPES)
+        if priorities:
+            priority.append(5.0 if job_rng.uniform(0, 1) <= 0.2 else 1.0)
+        if slo:
+            slack.append((_gavel_slo(slo_rng.uniform(0, 1)) - 1.0) * runtime_s)
+        submit.append(now_s)
+        gpus.append(job_gpus)
+        runtime.append(runtime_s)
+        model.append(MODEL_TYPES.index(model_type))
+        if gap_s > 0:
+            now_s += -math.log(1.0 - arrival_rng.random()) / (1.0 / gap_s)
+    return JobTable(
+        job_id=np.arange(count),
+        submit_s=submit,
+        runtime_s=runtime,
+        nodes=np.ones(count, np.int64),
+        gpus=gpus,
+        model=model,
+        gpus_may_span_nodes=np.ones(count, np.int8) if multi_gpu else None,
+        priority=priority if priorities else None,
+        slack_s=slack if slo else None,
+        labels={"model": MODEL_TYPES},
+        meta={"workload": "gavel", "seed": seed, "jobs_per_hour": float(jobs_per_hour), "reference_gpu": "V100"},
+    )
+
+
+def _gavel_gpus(uniform: float) -> int:
+    if uniform < 0.7:
+        return 1
+    if uniform <= 0.8:
+        return 2
+    return 4 if uniform <= 0.95 else 8
+
+
+def _gavel_runtime_s(rng: random.Random) -> float:
+    low, high = (3.0, 4.0) if rng.random() >= 0.8 else (1.5, 3.0)
+    return float(60 * 10 ** rng.uniform(low, high))
+
+
+def _gavel_slo(uniform: float) -> float:
+    if uniform < 0.33:
+        return 1.2
+    return 2.0 if uniform < 0.67 else 10.0
+
+
+# -- the parametric model -------------------------------------------------------------------------
+
 
 SIZES: Mapping[int, float] = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
 """Number of GPUs to the share of jobs; Gavel's distribution."""
@@ -46,23 +174,52 @@ USERS = 64
 
 ARRIVALS = ("poisson", "daily", "bursty")
 DURATIONS = ("lognormal", "pareto", "gavel")
+SHORTEST_S = {"lognormal": 1.0, "pareto": PARETO[0], "gavel": 60 * 10**1.5}
+"""Shortest run time of each distribution, seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuWorkloadSettings:
+    """Settings of the parametric GPU workload."""
+
+    arrivals: str = "poisson"
+    """"poisson"; "daily" (Poisson in a time that follows the daily cycle of the Lublin-Feitelson model; a day has 24
+    hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`)."""
+    sizes: Mapping[int, float] = field(default_factory=lambda: SIZES)
+    """GPUs of a job to its weight."""
+    shared: float = 0.0
+    """Share of all jobs that request a fraction of one GPU, in place of their size."""
+    parts: Mapping[int, float] = field(default_factory=lambda: PARTS)
+    """Thousandths of a GPU to their weight among those."""
+    durations: str = "lognormal"
+    """"lognormal" (`LOGNORMAL_S`), "pareto" (`PARETO`) or "gavel" (see `gavel_jobs`)."""
+    mean_s: float | None = None
+    """Scales all run times to this mean; None: unscaled."""
+    longest_s: float = 30 * DAY_S
+    """Longest run time, before scaling."""
+    priorities: Mapping[float, float] | None = field(default_factory=lambda: PRIORITIES)
+    """Priority to its weight; None: the jobs have none."""
+    gpus_may_span_nodes: bool = False
+    """The GPUs of a job may lie on any nodes."""
+
+    def __post_init__(self) -> None:
+        for what, known in (("arrivals", ARRIVALS), ("durations", DURATIONS)):
+            if getattr(self, what) not in known:
+                raise UnknownNameError(f"kind of {what}", getattr(self, what), known)
+        if not 0 <= self.shared <= 1:
+            raise InputError(f"the share of jobs with a fraction of a GPU is {self.shared}; it must be from 0 to 1")
+        if self.mean_s is not None and not (math.isfinite(self.mean_s) and self.mean_s > 0):
+            raise InputError(f"the mean run time is {self.mean_s} s; it must be above 0")
+        shortest_s = SHORTEST_S[self.durations]
+        if not self.longest_s > shortest_s:
+            raise InputError(
+                f"the longest run time is {self.longest_s} s; it must be above {shortest_s:.0f} s for "
+                f"{self.durations!r}"
+            )
 
 
 def gpu_workload(
-    jobs: int,
-    cluster: Cluster,
-    *,
-    load: float = 0.9,
-    seed: int = 0,
-    arrivals: str = "poisson",
-    sizes: Mapping[int, float] = SIZES,
-    shared: float = 0.0,
-    parts: Mapping[int, float] = PARTS,
-    durations: str = "lognormal",
-    mean_s: float | None = None,
-    longest_s: float = 30 * DAY_S,
-    priorities: Mapping[float, float] | None = PRIORITIES,
-    gpus_may_span_nodes: bool = False,
+    jobs: int, cluster: Cluster, settings: GpuWorkloadSettings | None = None, *, load: float = 0.9, seed: int = 0
 ) -> JobTable:
     """Sample `jobs` jobs from midnight on whose offered load on `cluster` is exactly `load` (see `gpu_load`).
 
@@ -70,66 +227,41 @@ def gpu_workload(
         jobs: number of jobs.
         cluster: its number of GPUs, and of GPUs per node. A job with more GPUs than any node has takes the minimum
             number of nodes, with the same number of GPUs on each.
+        settings: sizes, run times, arrivals and priorities of the jobs.
         load: offered GPU-seconds over those of the cluster from the first submission to the last.
         seed: the same seed gives the same jobs. Sizes, run times, ... have separate random streams: a change of one
             does not change the others.
-        arrivals: "poisson"; "daily" (Poisson in a time that follows the daily cycle of the Lublin-Feitelson
-            model; a day has 24 hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`).
-        sizes: GPUs of a job to its weight.
-        shared: share of all jobs that request a fraction of one GPU, in place of their size.
-        parts: thousandths of a GPU to their weight among those.
-        durations: "lognormal" (`LOGNORMAL_S`), "pareto" (`PARETO`) or "gavel" (see `gavel_jobs`).
-        mean_s: scales all run times to this mean; None: unscaled.
-        longest_s: longest run time, before scaling.
-        priorities: priority to its weight; None: the jobs have none.
-        gpus_may_span_nodes: the GPUs of a job may lie on any nodes.
 
     Model types (`model`) are Gavel's, equally likely; the k-th of 64 users has the weight 1/k. Estimates are exact:
     `jobs.with_columns(estimate_s=user_estimates(jobs["runtime_s"]))` replaces them.
 
     >>> mixed = Cluster.preset("gpu-mixed")
-    >>> workload = gpu_workload(1000, mixed, load=0.8, shared=0.3)
+    >>> workload = gpu_workload(1000, mixed, GpuWorkloadSettings(shared=0.3), load=0.8)
     >>> round(gpu_load(workload, mixed), 12), int((workload["gpu_milli"] < 1000).sum())
     (0.8, 301)
     """
     count = _count(jobs)
     check_load(load)
-    for what, name, known in (("arrivals", arrivals, ARRIVALS), ("durations", durations, DURATIONS)):
-        if name not in known:
-            raise UnknownNameError(f"kind of {what}", name, known)
-    if not 0 <= shared <= 1:
-        raise InputError(f"the share of jobs with a fraction of a GPU is {shared}; it must be from 0 to 1")
+    chosen = settings or GpuWorkloadSettings()
     capacity = gpus_of(cluster)
-    gpus = _whole_numbers("sizes", _sample("sizes", sizes, count, seed))
-    gpu_milli = np.full(count, 1000)
-    fractional = stream(seed, "gpu.shared").random(count) < shared
-    if fractional.any():
-        gpu_milli[fractional] = _whole_numbers("parts", _sample("parts", parts, count, seed))[fractional]
-        gpus[fractional] = 1
-    if (gpu_milli < 1).any() or (gpu_milli > 1000).any():
-        raise InputError(
-            f"fractions of a GPU go from {gpu_milli.min()} to {gpu_milli.max()}; they must be thousandths, 1 to 1000"
-        )
-    nodes = _nodes(gpus, cluster, gpus_may_span_nodes)
-    runtime = _runtimes(durations, count, longest_s, seed)
-    if mean_s is not None:
-        if not (math.isfinite(mean_s) and mean_s > 0):
-            raise InputError(f"the mean run time is {mean_s} s; it must be above 0")
-        runtime *= mean_s / runtime.mean()
+    gpus, gpu_milli = _sizes(chosen, count, seed)
+    nodes = _nodes(gpus, cluster, chosen.gpus_may_span_nodes)
+    runtime = _runtimes(chosen.durations, count, chosen.longest_s, seed)
+    if chosen.mean_s is not None:
+        runtime *= chosen.mean_s / runtime.mean()
     work = float(np.dot(gpus * gpu_milli / 1000.0, runtime))
-    span_s = work / (capacity * load)
-    weights = 1.0 / np.arange(1, USERS + 1)
+    priorities = chosen.priorities
     return JobTable(
         job_id=np.arange(1, count + 1),
-        submit_s=_arrivals(arrivals, count, span_s, seed),
+        submit_s=_arrivals(chosen.arrivals, count, work / (capacity * load), seed),
         runtime_s=runtime,
         nodes=nodes,
         gpus=gpus,
         gpu_milli=gpu_milli,
-        gpus_may_span_nodes=np.ones(count, np.int8) if gpus_may_span_nodes else None,
+        gpus_may_span_nodes=np.ones(count, np.int8) if chosen.gpus_may_span_nodes else None,
         model=_models(gpus, seed),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
-        user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),
+        user=sampled_users(stream(seed, "gpu.users"), count, USERS),
         labels={"model": MODEL_TYPES},
         meta={"workload": "gpu", "seed": int(seed), "cluster": cluster.name},
     )
@@ -188,6 +320,22 @@ def _sample(what: str, weights: Mapping[int, float] | Mapping[float, float], cou
     return keys[np.minimum(np.searchsorted(edges, uniforms, side="right"), len(keys) - 1)]
 
 
+def _sizes(settings: GpuWorkloadSettings, count: int, seed: int) -> tuple[Ints, Ints]:
+    """GPUs of each job, and thousandths of each of them."""
+    gpus = _whole_numbers("sizes", _sample("sizes", settings.sizes, count, seed))
+    gpu_milli = np.full(count, 1000)
+    fractional = stream(seed, "gpu.shared").random(count) < settings.shared
+    if fractional.any():
+        parts = _whole_numbers("parts", _sample("parts", settings.parts, count, seed))
+        gpu_milli[fractional] = parts[fractional]
+        gpus[fractional] = 1
+    if (gpu_milli < 1).any() or (gpu_milli > 1000).any():
+        raise InputError(
+            f"fractions of a GPU go from {gpu_milli.min()} to {gpu_milli.max()}; they must be thousandths, 1 to 1000"
+        )
+    return gpus, gpu_milli
+
+
 def _whole_numbers(what: str, values: Floats) -> Ints:
     is_whole = values == np.floor(values)
     if not is_whole.all():
@@ -228,11 +376,6 @@ def _min_nodes(size: int, groups: Sequence[NodeGroup], gpus_may_span_nodes: bool
 
 def _runtimes(distribution: str, count: int, longest_s: float, seed: int) -> Floats:
     """Run times in seconds, at least 1, by inverse transform sampling, truncated at the longest."""
-    shortest_s = {"lognormal": 1.0, "pareto": PARETO[0], "gavel": 60 * 10**1.5}[distribution]
-    if not longest_s > shortest_s:
-        raise InputError(
-            f"the longest run time is {longest_s} s; it must be above {shortest_s:.0f} s for {distribution!r}"
-        )
     uniforms = 1.0 - stream(seed, "gpu.durations").random(count)  # in (0, 1]
     if distribution == "lognormal":
         from scipy.special import ndtr, ndtri

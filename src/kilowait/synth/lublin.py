@@ -5,8 +5,9 @@ jobs", JPDC 63 (11), 2003. Sampled from the published distributions, all jobs at
 
 - *sizes*: one node, or a power of two, or any size; log2 of a parallel size is two-stage uniform;
 - *run times*: the logarithm is one of two Gammas, short or long; large jobs are more often long;
-- *arrivals*: the logarithm of the time between them is Gamma, in a time that follows the daily cycle
-  (`lublin_arrivals`).
+- *arrivals*: the logarithm of the time between them is Gamma, in a model time without daily cycle. A day of model time
+  is a real day, but its seconds are distributed over the real day in proportion to the arrivals of each half hour. So
+  an interarrival time at night is longer in real time.
 
 Users, estimates and the target load are additions to the model, marked below.
 """
@@ -25,15 +26,113 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.estimates import user_estimates
-from kilowait.synth.lublin_daily_cycle import DailyCycle
 from kilowait.synth.lublin_parameters import JOB_KINDS_BY_MODEL, LublinParameters
 from kilowait.synth.rescale import check_load, check_pace, rescale_load
 
-__all__ = ["lublin"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+_HOUR_S = 3600.0
+DAY_S = 86400.0
+
+LIMITS_S: tuple[float, ...] = (
+    *(60.0 * minutes for minutes in (5, 10, 15, 30)),
+    *(_HOUR_S * hours for hours in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48)),
+)
+"""Common walltime requests, seconds: 5 minutes to 48 hours. Above, whole days."""
+
+
+def user_estimates(runtime_s: npt.ArrayLike, *, seed: int = 0) -> Floats:
+    """A request for each run time, never shorter than it.
+
+    The used fraction of the request is uniform between 0 and 1, as logs show approximately (A. Mu'alem
+    and D. Feitelson, IEEE TPDS 12 (6), 2001); the request is then rounded up to the next of `LIMITS_S`, as
+    most requests in logs are a few round numbers (D. Tsafrir, Y. Etsion, D. Feitelson, JSSPP 2005), and is
+    at most the longest of them if the job fits into it. Jobs are sampled independently; real users
+    repeat their requests.
+
+    >>> user_estimates([1.0, 3000.0, 200_000.0]).tolist()[2]
+    259200.0
+    """
+    runtime = np.asarray(runtime_s, np.float64)
+    valid = np.isfinite(runtime) & (runtime >= 0)
+    if not valid.all():
+        row = int(np.argmin(valid))
+        raise InputError(f"row {row}: the run time is {runtime[row]} s; it must be finite, and 0 or more")
+    used = 1.0 - stream(seed, "synth.estimates").random(len(runtime))  # in (0, 1]
+    limits = np.array(LIMITS_S)
+    needed: Floats = np.minimum(runtime / used, np.maximum(limits[-1], runtime))
+    index = np.searchsorted(limits, needed, side="left")
+    days = np.ceil(needed / DAY_S) * DAY_S
+    request: Floats = np.where(index < len(limits), limits[np.minimum(index, len(limits) - 1)], days)
+    return request
+
+
+# -- the daily cycle of arrivals ------------------------------------------------------------------
+
+
+DAY_S = 86400.0
+BUCKETS = 48
+FIRST_BUCKET = 11
+"""The fitted day starts with this half hour, 5:00 to 5:30, and goes on past midnight [CYCLIC_DAY_START]."""
+
+
+def gamma_cdf(x: float, shape: float, scale: float) -> float:
+    """Probability that a Gamma variable is at most `x`, by its power series (every term is positive).
+
+    >>> round(gamma_cdf(2.0, 1.0, 2.0), 12) == round(1 - math.exp(-1), 12)
+    True
+    """
+    if x <= 0:
+        return 0.0
+    x /= scale
+    term = total = 1.0 / shape
+    step = shape
+    while term > total * 1e-17:
+        step += 1.0
+        term *= x / step
+        total += term
+    return min(1.0, total * math.exp(shape * math.log(x) - x - math.lgamma(shape)))
+
+
+class DailyCycle:
+    """Converts model time to real time; both start at midnight and count seconds.
+
+    >>> cycle = DailyCycle(8.1737, 3.9631)
+    >>> cycle.real_s(np.array([0.0, 86400.0, 3 * 86400.0])).tolist()
+    [0.0, 86400.0, 259200.0]
+    >>> hours_s = np.diff(cycle.real_s(np.arange(0.0, 86401.0, 3600.0)))  # length of each model hour in real time
+    >>> bool(hours_s.max() > 2 * hours_s.min())
+    True
+    """
+
+    __slots__ = ("_edges_s", "_model_s", "weights")
+
+    weights: Floats
+    """Arrivals in each half hour from midnight on, relative to the mean one."""
+
+    def __init__(self, shape: float, scale: float) -> None:
+        weights = np.empty(BUCKETS)
+        for bucket in range(FIRST_BUCKET, FIRST_BUCKET + BUCKETS):
+            share = gamma_cdf(bucket + 0.5, shape, scale) - gamma_cdf(bucket - 0.5, shape, scale)
+            weights[(bucket - 1) % BUCKETS] = share
+        if weights.sum() <= 0:  # a cycle fitted to another period: no half hour has arrivals
+            weights[:] = 1.0
+        weights /= weights.mean()
+        self.weights = weights
+        self._edges_s = np.linspace(0.0, DAY_S, BUCKETS + 1)
+        self._model_s = np.concatenate(([0.0], np.cumsum(weights))) * (DAY_S / BUCKETS)
+        self._model_s[-1] = DAY_S
+
+    def real_s(self, model_s: Floats) -> Floats:
+        """Real times of ascending model times."""
+        days = np.floor(model_s / DAY_S) * DAY_S
+        return days + np.interp(model_s - days, self._model_s, self._edges_s)
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
 T = TypeVar("T", np.int64, np.float64)
 
 MAX_ROUNDS = 1000
@@ -92,7 +191,7 @@ def lublin(
         runtime_s=runtime,
         estimate_s=_estimates(runtime, estimates, seed),
         nodes=_select([each.nodes for each in kind_jobs], kind, row),
-        user=_users(jobs, users, seed),
+        user=sampled_users(stream(seed, "lublin.users"), jobs, users),
         queue=kind,
         labels={"queue": tuple(each.name for each in kinds)},
         meta={"max_procs": nodes, "model": "lublin-feitelson", "seed": int(seed)},
@@ -248,9 +347,10 @@ def _estimates(runtime: Floats, kind: str | float, seed: int) -> Floats:
     return runtime * kind
 
 
-def _users(count: int, users: int, seed: int) -> Ints:
+def sampled_users(rng: np.random.Generator, count: int, users: int) -> Ints:
+    """A user for each job; the k-th user has the weight 1/k."""
     weights = 1.0 / np.arange(1, users + 1)
-    return stream(seed, "lublin.users").choice(users, count, p=weights / weights.sum())
+    return rng.choice(users, count, p=weights / weights.sum())
 
 
 def _whole_number(what: str, value: int) -> int:

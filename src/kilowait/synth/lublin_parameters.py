@@ -12,14 +12,6 @@ from dataclasses import dataclass, fields
 
 from kilowait.errors import InputError
 
-__all__ = [
-    "BATCH_PARAMETERS",
-    "COMBINED_PARAMETERS",
-    "INTERACTIVE_PARAMETERS",
-    "JOB_KINDS_BY_MODEL",
-    "LublinParameters",
-]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LublinParameters:
@@ -97,71 +89,32 @@ class LublinParameters:
             )
 
 
-BATCH_PARAMETERS = LublinParameters(
-    name="batch",
-    serial_share=0.2927,
-    power2_share=0.6686,
-    size_low_log2=1.2,
-    size_middle_gap_log2=2.0,
-    size_high_gap_log2=0.0,
-    size_lower_share=0.875,
-    short_shape=6.57,
-    short_scale=0.823,
-    long_shape=639.1,
-    long_scale=0.0156,
-    short_share_per_node=-0.003,
-    short_share_base=0.6986,
-    gap_shape=6.0415,
-    gap_scale=0.8531,
-    gap_rush_ratio=1.0519,
-    cycle_shape=6.1271,
-    cycle_scale=5.2740,
+_PUBLISHED = {
+    "serial_share": (0.2927, 0.1541, 0.244),
+    "power2_share": (0.6686, 0.625, 0.576),
+    "size_low_log2": (1.2, 1.0, 0.8),
+    "size_middle_gap_log2": (2.0, 2.5, 2.5),
+    "size_high_gap_log2": (0.0, 1.5, 0.0),
+    "size_lower_share": (0.875, 0.705, 0.86),
+    "short_shape": (6.57, 3.8351, 4.2),
+    "short_scale": (0.823, 0.6605, 0.94),
+    "long_shape": (639.1, 7.073, 312.0),
+    "long_scale": (0.0156, 0.6856, 0.03),
+    "short_share_per_node": (-0.003, -0.0118, -0.0054),
+    "short_share_base": (0.6986, 0.9156, 0.78),
+    "gap_shape": (6.0415, 6.5510, 10.2303),
+    "gap_scale": (0.8531, 0.6621, 0.4871),
+    "gap_rush_ratio": (1.0519, 0.9797, 1.0225),
+    "cycle_shape": (6.1271, 8.9186, 8.1737),
+    "cycle_scale": (5.2740, 3.6680, 3.9631),
+}
+"""Values of the batch jobs, the interactive jobs, and the fit to all jobs."""
+BATCH_PARAMETERS, INTERACTIVE_PARAMETERS, COMBINED_PARAMETERS = (
+    LublinParameters(name=name, **{field: values[column] for field, values in _PUBLISHED.items()})
+    for column, name in enumerate(("batch", "interactive", "combined"))
 )
-"""Batch jobs."""
-
-INTERACTIVE_PARAMETERS = LublinParameters(
-    name="interactive",
-    serial_share=0.1541,
-    power2_share=0.625,
-    size_low_log2=1.0,
-    size_middle_gap_log2=2.5,
-    size_high_gap_log2=1.5,
-    size_lower_share=0.705,
-    short_shape=3.8351,
-    short_scale=0.6605,
-    long_shape=7.073,
-    long_scale=0.6856,
-    short_share_per_node=-0.0118,
-    short_share_base=0.9156,
-    gap_shape=6.5510,
-    gap_scale=0.6621,
-    gap_rush_ratio=0.9797,
-    cycle_shape=8.9186,
-    cycle_scale=3.6680,
-)
-"""Interactive jobs; the largest take about a third of the machine."""
-
-COMBINED_PARAMETERS = LublinParameters(
-    name="combined",
-    serial_share=0.244,
-    power2_share=0.576,
-    size_low_log2=0.8,
-    size_middle_gap_log2=2.5,
-    size_high_gap_log2=0.0,
-    size_lower_share=0.86,
-    short_shape=4.2,
-    short_scale=0.94,
-    long_shape=312.0,
-    long_scale=0.03,
-    short_share_per_node=-0.0054,
-    short_share_base=0.78,
-    gap_shape=10.2303,
-    gap_scale=0.4871,
-    gap_rush_ratio=1.0225,
-    cycle_shape=8.1737,
-    cycle_scale=3.9631,
-)
-"""One kind for all jobs: the authors' fit for logs without batch/interactive distinction."""
+"""Batch jobs; interactive jobs, the largest of which take about a third of the machine; and one kind for all jobs: the
+authors' fit for logs without batch/interactive distinction."""
 
 JOB_KINDS_BY_MODEL: dict[str, tuple[LublinParameters, ...]] = {
     "combined": (COMBINED_PARAMETERS,),

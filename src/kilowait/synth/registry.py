@@ -10,18 +10,17 @@ from typing import Any
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.files.array_file import read_arrays
+from kilowait.files.documents import read_json_object
 from kilowait.files.fields import Anything, Record, Text, check_fields
-from kilowait.files.json_file import read_json_object
 from kilowait.jobs import JobTable
-from kilowait.synth.checkpoint import CheckpointStore
-from kilowait.synth.generator import CARD, STATE, VERSION, Generator, SampleProgress, settings_from
-from kilowait.synth.stored_generator import CARD_FIELDS, stored_schema
-
-__all__ = ["GENERATORS", "EXTERNAL_GENERATORS", "fit_generator", "load_generator", "settings_of"]
+from kilowait.synth.generator import CARD, STATE, VERSION, Generator, settings_from
+from kilowait.synth.log_schema import CARD_FIELDS, stored_schema
+from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.trainer import CheckpointStore
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
-        "kilowait.synth.block_bootstrap:BootstrapGenerator",
+        "kilowait.synth.bootstrap:BootstrapGenerator",
         "block bootstrap of weeks of the log: copies, a baseline",
     ),
     "copula": (
@@ -32,13 +31,13 @@ GENERATORS: dict[str, tuple[str, str]] = {
         "kilowait.synth.transformer:TransformerGenerator",
         "transformer: submission times as in the log, jobs from a network of each user's history",
     ),
-    "ctgan": ("kilowait.synth.tabular.generators:CtganGenerator", "conditional GAN for tables"),
-    "tvae": ("kilowait.synth.tabular.generators:TvaeGenerator", "variational autoencoder for tables"),
+    "ctgan": ("kilowait.synth.tabular:CtganGenerator", "conditional GAN for tables"),
+    "tvae": ("kilowait.synth.tabular:TvaeGenerator", "variational autoencoder for tables"),
     "copulagan": (
-        "kilowait.synth.tabular.generators:CopulaGanGenerator",
+        "kilowait.synth.tabular:CopulaGanGenerator",
         "CTGAN on normal scores, which keeps the marginal distributions",
     ),
-    "diffusion": ("kilowait.synth.tabular.generators:DiffusionGenerator", "tabular diffusion model"),
+    "diffusion": ("kilowait.synth.tabular:DiffusionGenerator", "tabular diffusion model"),
 }
 """Name to import path and description."""
 EXTERNAL_GENERATORS: dict[str, tuple[str, str]] = {

@@ -9,8 +9,6 @@ import numpy as np
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["offered_load", "rescale_load"]
-
 LONGEST_S = 1e12
 """Maximum span of a log, seconds (31,700 years); longer ones are errors."""
 

@@ -24,8 +24,6 @@ from kilowait.synth.conditions import Conditions
 from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 from kilowait.synth.what_if import JobWeights, WorkloadChanges
 
-__all__ = ["SampleRequest", "SamplePart", "SampleProgress", "sample_parts", "expected_job_count"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SamplePart = tuple[Columns, float]

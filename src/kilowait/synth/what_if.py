@@ -22,8 +22,6 @@ from kilowait.synth.conditions import Conditions
 from kilowait.synth.log_schema import PERSON_COLUMNS, Columns, LogSchema
 from kilowait.synth.rescale import check_load
 
-__all__ = ["WorkloadChanges", "JobWeights", "WhatIf", "scaled_job_sizes", "parse_changes"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -2,10 +2,10 @@
 
 from kilowait.traces.cleaning_report import CleaningEntry, CleaningReport, describe
 from kilowait.traces.fetch import ARCHIVE_LOGS, fetch
-from kilowait.traces.multi_file import trace_sha256
+from kilowait.traces.formats import FORMATS, WRITERS
 from kilowait.traces.node_lists import read_nodes
-from kilowait.traces.read import FORMATS, read_trace, read_trace_with_report
-from kilowait.traces.write import WRITERS, write_parts, write_trace, written_format
+from kilowait.traces.read import read_trace, read_trace_with_report, trace_sha256
+from kilowait.traces.write import write_parts, write_trace, written_format
 
 __all__ = [
     "ARCHIVE_LOGS",

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.units import parse_duration
 
-__all__ = ["CodedNames", "coded", "megabytes", "number", "numbers", "seconds", "split_line", "unix_s"]
-
 CodedNames = tuple[npt.NDArray[np.int32], tuple[str, ...] | None]
 """A coded column of names: codes with -1 for unknown, and the names (None: the codes are the original numbers)."""
 

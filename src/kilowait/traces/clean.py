@@ -13,12 +13,10 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.jobs.table import table_of_new_arrays
 from kilowait.traces.cell_parser import CodedNames
 from kilowait.traces.cleaning_report import CleaningReport
-
-__all__ = ["LONGEST_S", "RawColumns", "NeverRan", "build_table"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -40,26 +38,13 @@ _LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "gpus_may_span_nodes": 1
 _LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S, "slack_s": LONGEST_S}
 _LIMIT |= {"power_w": MOST, "predicted_power_w": MOST}
 _LIMIT |= dict.fromkeys(("expected_inverse_runtime", "beta", "cpu_utilization", "gpu_utilization"), 1)
-_OPTIONAL: tuple[str, ...] = (
-    "planned_s",
-    "limit_s",
-    "overrun_planned_s",
-    "cores",
-    "memory_mb",
-    "gpus",
-    "status",
-    "wait_s",
-    "energy_j",
-    "begin_s",
-    "cancel_s",
-)
-_OPTIONAL += ("cpu_milli", "gpu_milli", "gpus_may_span_nodes", "priority", "checkpoint_s", "checkpoint_load_s")
-_OPTIONAL += ("expected_inverse_runtime", "power_w", "predicted_power_w", "beta", "cpu_utilization", "gpu_utilization")
-_OPTIONAL += ("slack_s", "hold_until_s")
-_WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "gpus_may_span_nodes")
+_OPTIONAL = (
+    "planned_s limit_s overrun_planned_s cores memory_mb gpus status wait_s energy_j begin_s cancel_s cpu_milli "
+    "gpu_milli gpus_may_span_nodes priority checkpoint_s checkpoint_load_s expected_inverse_runtime power_w "
+    "predicted_power_w beta cpu_utilization gpu_utilization slack_s hold_until_s"
+).split()
+_WHOLE = frozenset(name for name in ("nodes", *_OPTIONAL) if issubclass(COLUMNS[name].dtype, np.integer))
 _LEAST = {"gpu_milli": 1, "priority": -1e15}
-_MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf, "hold_until_s": -np.inf}
-_MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "gpus_may_span_nodes": 0.0, "priority": 0.0}
 
 
 @dataclass
@@ -263,10 +248,10 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
     unknown = np.isnan(values)
     if (unknown | ~rows_report.alive).all():
         return None
-    if name in ("cores", "memory_mb", "gpus"):  # These columns have no value for unknown.
+    missing = COLUMNS[name].missing
+    if missing is None:  # These columns have no value for unknown.
         rows_report.note(f"{name} unknown: set to 0", unknown)
-        return np.where(unknown, 0.0, values)
-    return np.where(unknown, _MISSING.get(name, np.nan), values) if unknown.any() else values
+    return np.where(unknown, missing or 0.0, values) if unknown.any() else values
 
 
 def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:

@@ -10,8 +10,6 @@ import numpy as np
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
 
-__all__ = ["CleaningEntry", "CleaningKind", "CleaningReport", "describe"]
-
 CleaningKind = Literal["dropped", "corrected", "note"]
 
 

@@ -11,23 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kilowait.errors import TraceError
-from kilowait.traces import gpu, slurm, swf, tables
 from kilowait.traces.cleaning_report import Detected
-from kilowait.traces.decompress import refuse_binary
+from kilowait.traces.formats import FORMATS
+from kilowait.traces.formats.sacct import sacct_delimiter
+from kilowait.traces.formats.swf import count_jobs
+from kilowait.traces.formats.table import header_names, known_names, own_names
+from kilowait.traces.formats.table_columns import csv_delimiter, is_table
+from kilowait.traces.node_lists import node_list
+from kilowait.traces.trace_input import refuse_binary
 
-__all__ = ["FORMATS", "FileHead", "detect_format", "file_head"]
-
-FORMATS: dict[str, str] = {
-    "swf": "Standard Workload Format, 18 to 21 fields",
-    "sacct": "dump of Slurm's accounting, sacct -P",
-    "events": "events of the Slurm simulator",
-    "csv": "any table of text with a header, ALCF's and NREL's among them",
-    "parquet": "any Parquet table",
-    **gpu.GPU_FORMATS,
-}
-"""Names for ``format=``."""
-
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _SWF_COMMENT = re.compile(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:")
 _LINE = re.compile(rb"[^\r\n]+")
 _ROWS = 200
@@ -111,56 +103,72 @@ def detect_format(data: bytes) -> Detected:
 
 
 def _own_header(head: FileHead) -> Detected | None:
-    names = tables.header_names(head.lines)
-    own = tables.own_names(names)
+    names = header_names(head.lines)
+    own = own_names(names)
     return Detected("csv", f"its header has kilowait's columns {_listed(own)}") if own else None
 
 
 def _json(head: FileHead) -> Detected | None:
-    return _only(gpu.json_formats(head.rows))
+    start, text = head.rows[0].lstrip()[0], "".join(head.rows[:100])
+    for each in FORMATS.values():
+        form = each.json
+        if form is not None and start in form.first and all(f'"{key}"' in text for key in form.keys):
+            return Detected(each.name, form.description)
+    return None
 
 
 def _header_of_a_trace(head: FileHead) -> Detected | None:
-    return _only(gpu.header_formats(head.rows[0]))
+    line = head.rows[0].strip()
+    exact = next((name for name, each in FORMATS.items() if line in each.headers), None)
+    if exact is not None:
+        return Detected(exact, f"its header is {line}")
+    names = {name.strip() for name in line.split(",")}
+    return _only(
+        {
+            each.name: f"its header has {', '.join(wanted.split())}"
+            for each in FORMATS.values()
+            for wanted in each.columns
+            if names >= set(wanted.split())
+        }
+    )
 
 
 def _header_of_nodes(head: FileHead) -> Detected | None:
-    if gpu.node_list(head.rows) is not None:
+    if node_list(head.rows) is not None:
         raise TraceError("this is a list of nodes, not of jobs; read it with kilowait.traces.read_nodes")
     return None
 
 
 def _header_of_sacct(head: FileHead) -> Detected | None:
     lines = [*head.rows[:50], *head.comments[:20]]
-    header = next((line for line in lines if slurm.sacct_delimiter(line) is not None), None)
+    header = next((line for line in lines if sacct_delimiter(line) is not None), None)
     return None if header is None else Detected("sacct", f"it has a header of sacct: {header[:60]}")
 
 
 def _header_of_a_table(head: FileHead) -> Detected | None:
-    names = tables.header_names(head.lines)
-    return Detected("csv", f"its header has the known columns {_listed(tables.known_names(names))}") if names else None
+    names = header_names(head.lines)
+    return Detected("csv", f"its header has the known columns {_listed(known_names(names))}") if names else None
 
 
 def _rows_without_header(head: FileHead) -> Detected | None:
     found: dict[str, str] = {}
-    for format, form, share, fitting in FORMS:
-        fit = fitting(head.rows)
-        if fit and fit >= share * len(head.rows):
-            found.setdefault(format, f"{fit} of the first {len(head.rows)} rows are {form}")
+    for each in FORMATS.values():
+        for form in each.rows:
+            fit = form.count(head.rows)
+            if fit and fit >= form.least_share * len(head.rows):
+                found.setdefault(each.name, f"{fit} of the first {len(head.rows)} rows are {form.description}")
     return _only(found)
 
 
 def _comments_of_swf(head: FileHead) -> Detected | None:
-    if any(map(_swf_like, head.rows)):
+    if count_jobs(head.rows):
         return Detected("swf", "some of its rows are 15 to 18 numbers")
     comment = next((line for line in head.comments if _SWF_COMMENT.match(line)), None)
     return None if comment is None else Detected("swf", f"it has a header of SWF: {comment.strip()[:60]}")
 
 
 def _table(head: FileHead) -> Detected | None:
-    if any(tables.csv_delimiter(line) is not None for line in head.comments[:20]) or tables.is_table(
-        list(head.rows[:10])
-    ):
+    if any(csv_delimiter(line) is not None for line in head.comments[:20]) or is_table(list(head.rows[:10])):
         return Detected("csv", "its first rows have the same number of columns")
     return None
 
@@ -177,37 +185,6 @@ RULES: tuple[Callable[[FileHead], Detected | None], ...] = (
     _table,
 )
 """The rules in their order: headers first, kilowait's own before all others, then the form of the rows."""
-
-
-# -- forms of rows -------------------------------------------------------------------------------
-
-
-def _swf_like(line: str) -> bool:
-    words = line.split()[: swf.FIELDS]
-    if len(words) < swf.FIELDS - 3:
-        return False
-    return sum(len(word) < 40 and _NUMBER.fullmatch(word) is not None for word in words) >= swf.FIELDS - 4
-
-
-def _is_event(line: str) -> bool:
-    return "submit_batch_job" in line or line.lstrip().startswith("-dt")
-
-
-def _count(fits: Callable[[str], bool]) -> Callable[[Sequence[str]], int]:
-    return lambda rows: sum(map(fits, rows))
-
-
-FORMS: tuple[tuple[str, str, float, Callable[[Sequence[str]], int]], ...] = (
-    ("events", "events of the Slurm simulator", 0.5, _count(_is_event)),
-    ("swf", "15 to 18 numbers", 0.5, _count(_swf_like)),
-    ("pai", "rows of a table of PAI", 0.5, _count(lambda line: gpu.pai_table(line) is not None)),
-    ("google2011", "job events in 8 columns, in order of time", 0.6, gpu.job_events),
-    ("google2011", "task events in 13 columns, in order of time", 0.6, gpu.task_events),
-)
-"""Forms of rows without a header: format, description, least share of the rows that must fit, number that fit.
-
-Google's events are mostly numbers, so each row is checked in many columns, and more rows must fit.
-"""
 
 
 def _only(found: dict[str, str]) -> Detected | None:

@@ -15,8 +15,6 @@ from pathlib import Path
 from kilowait.errors import InputError, TraceError, UnknownNameError
 from kilowait.files import write_text
 
-__all__ = ["ARCHIVE_URL", "ARCHIVE_LOGS", "default_cache", "fetch"]
-
 ARCHIVE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 TRIES = 3
 """Maximum connections per call; each resumes the download where the last one failed."""

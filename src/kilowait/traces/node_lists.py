@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -10,14 +11,11 @@ import numpy as np
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.decompress import as_text, as_utf8, file_bytes, refuse_binary, unpack
-from kilowait.traces.gpu.csv import CsvRows, first_line, read_rows
-from kilowait.traces.gpu.detect import node_list
-from kilowait.traces.gpu.pai import PAI_TABLES
-from kilowait.traces.gpu.resource_columns import MB_PER_MIB
+from kilowait.traces.formats.csv_rows import MB_PER_MIB, CsvRows, first_line, read_rows
+from kilowait.traces.formats.pai import PAI_TABLES, pai_table
+from kilowait.traces.trace_input import as_text, as_utf8, file_bytes, refuse_binary, unpack
 
-__all__ = ["read_nodes"]
-
+_NODES = {"sn cpu_milli memory_mib gpu model": "openb", "node_name gpu_model gpu_capacity_num cpu_num": "spot"}
 _Kind = tuple[int, float, int, str]
 """Cores, memory in GB (10^9 bytes), GPUs and their type, of one node."""
 
@@ -51,6 +49,20 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
         for name, kind, size in zip(_group_names(list(numbered)), numbered, sizes, strict=True)
     )
     return Cluster(groups, name=path.name.split(".")[0], node_groups=layout)
+
+
+def node_list(rows: Sequence[str]) -> str | None:
+    """Origin of the node list that starts with these rows, without comments; None if it is not a node list.
+
+    >>> node_list(["sn,cpu_milli,memory_mib,gpu,model"]), node_list(["job_id,submit_s"])
+    ('openb', None)
+    """
+    first = rows[0] if rows else ""
+    names = {name.strip() for name in first.split(",")}
+    for wanted, found in _NODES.items():
+        if names >= set(wanted.split()):
+            return found
+    return "pai" if pai_table(first) == "machine" else None
 
 
 def _kinds(text: str, report: CleaningReport) -> list[_Kind]:

@@ -1,35 +1,20 @@
-"""Writers of a JobTable: SWF, Parquet, CSV, Batsim workload (JSON) and Batsim platform (XML)."""
+"""Writing of a JobTable into a file, in one of the formats that have a writer; a file is replaced as a whole."""
 
 from __future__ import annotations
 
 import gzip
-import io
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.csv_text import csv_cell
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.files import atomic_file
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import LABEL_COLUMNS
+from kilowait.traces.formats import WRITERS
 
-__all__ = ["WRITERS", "write_parts", "write_trace", "written_format"]
-
-SHORTEST_S = 0.001
-"""Minimum delay and walltime in Batsim files: Batsim refuses 0."""
-_SUFFIXES = {".swf": "swf", ".parquet": "parquet", ".csv": "csv", ".json": "batsim", ".xml": "batsim-platform"}
-_KEPT_HEADERS = ("Computer", "Installation", "Acknowledge", "Information", "Conversion", "Copyright")
-_SWF_COLUMNS = frozenset(
-    "job_id submit_s wait_s runtime_s nodes estimate_s memory_mb status user account name queue after_id "
-    "think_s cancel_s".split()
-)
+_SUFFIXES = {each.suffix: name for name, each in WRITERS.items()}
 
 
 def write_trace(
@@ -50,12 +35,11 @@ def write_trace(
     path = Path(path)
     packed = _packed(path)
     format = written_format(path, format)
-    if format == "parquet":
-        if packed:
-            raise TraceError(f"Parquet is already compressed; write to {path.with_suffix('')} without {packed}")
-        data = _parquet(jobs)
-    else:
-        data = WRITERS[format](jobs, cluster).encode("utf-8", "replace")
+    if format == "parquet" and packed:
+        raise TraceError(f"Parquet is already compressed; write to {path.with_suffix('')} without {packed}")
+    write = WRITERS[format].write
+    assert write is not None
+    data = write(jobs, cluster)
     if packed == ".gz":
         data = gzip.compress(data, 6, mtime=0)
     elif packed == ".zst":
@@ -124,161 +108,3 @@ def written_format(path: str | PathLike[str], format: str | None = None) -> str:
 
 def _packed(path: Path) -> str:
     return path.suffix if path.suffix in (".gz", ".zst") else ""
-
-
-def _machine(jobs: JobTable, cluster: Cluster | None) -> int:
-    if cluster is not None:
-        return cluster.nodes
-    largest = int(jobs["nodes"].max()) if len(jobs) else 1
-    return int(jobs.meta.get("max_procs", jobs.meta.get("max_nodes", largest)))
-
-
-def _format_number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
-
-
-def _texts(values: Any) -> list[str]:
-    """Shortest exact text of each number; -1 for unknown."""
-    if values.dtype.kind != "f":
-        return [str(value) for value in values.tolist()]
-    return ["-1" if not np.isfinite(value) else _format_number(value) for value in values.tolist()]
-
-
-def _no_negative_times(jobs: JobTable, what: str) -> None:
-    if len(jobs) and float(jobs["submit_s"].min()) < 0:
-        raise TraceError(
-            f"{what} does not allow negative times, but the first job is submitted at "
-            f"{float(jobs['submit_s'].min()):g} s; "
-            "shift them: jobs.with_columns(submit_s=jobs['submit_s'] - jobs['submit_s'].min())"
-        )
-
-
-def _swf(jobs: JobTable, cluster: Cluster | None) -> str:
-    _no_negative_times(jobs, "SWF")
-    size = _machine(jobs, cluster)
-    header = [f"; {key}: {line}" for key, line in _header_lines(jobs)]
-    lost = [name for name in jobs.columns if name not in _SWF_COLUMNS]
-    header += [f"; MaxJobs: {len(jobs)}", f"; MaxRecords: {len(jobs)}", f"; MaxNodes: {size}", f"; MaxProcs: {size}"]
-    if lost:
-        header.append(f"; Note: left out, because SWF has no field for it: {', '.join(lost)}")
-    for number, name in enumerate(jobs.labels.get("queue", ())):
-        header.append(f"; Queue: {number} {' '.join(name.split())}")
-    nodes = jobs["nodes"]
-    unknown = np.full(len(jobs), -1, np.int64)
-    cancel = jobs.column("cancel_s")
-    unrun = np.isfinite(cancel) & (jobs["runtime_s"] == 0)
-    wait = np.where(unrun, np.maximum(cancel - jobs["submit_s"], 0), jobs.column("wait_s"))
-    memory = jobs["memory_mb"] / 1.024e-3 / nodes if "memory_mb" in jobs else unknown
-    columns = [
-        jobs["job_id"],
-        jobs["submit_s"],
-        wait,
-        np.where(unrun, -1.0, jobs["runtime_s"]),
-        np.where(unrun, -1, nodes),
-        unknown,
-        unknown,
-        nodes,
-        jobs["estimate_s"],
-        memory,
-        np.where(unrun & (jobs.column("status") == -1), 5, jobs.column("status")),
-        *(jobs.column(name) for name in ("user", "account", "name", "queue")),
-        unknown,
-        jobs.column("after_id"),
-        jobs.column("think_s") if "think_s" in jobs else unknown,
-    ]
-    rows = map(" ".join, zip(*(_texts(np.asarray(column)) for column in columns), strict=True))
-    return "\n".join([*header, *rows, ""])
-
-
-def _header_lines(jobs: JobTable) -> Iterable[tuple[str, str]]:
-    yield "Version", "2.2"
-    given = jobs.meta.get("header", {})
-    for key in _KEPT_HEADERS:
-        for line in str(given.get(key, "")).splitlines():
-            yield key, line
-    if "unix_start_s" in jobs.meta:
-        yield "UnixStartTime", str(jobs.meta["unix_start_s"])
-    if "time_zone" in jobs.meta:
-        yield "TimeZoneString", " ".join(str(jobs.meta["time_zone"]).split())
-    for what, names in jobs.meta.get("anonymized", {}).items():
-        yield "Note", f"anonymized; {what}: {names}"
-
-
-def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
-    """CSV with kilowait's column names; an empty cell is unknown, and names cannot be formulas (`csv_text`)."""
-    columns: list[list[str]] = []
-    for name in jobs.columns:
-        values = jobs[name]
-        if name in jobs.labels:
-            labels = [csv_cell(label) for label in jobs.labels[name]]
-            columns.append([labels[code] if code >= 0 else "" for code in values.tolist()])
-        elif values.dtype.kind == "f":
-            infinite = "inf" if name == "checkpoint_s" else ""  # Other infinite values mean unknown.
-            columns.append(
-                [_format_number(v) if np.isfinite(v) else infinite if v > 0 else "" for v in values.tolist()]
-            )
-        else:
-            optional = name in LABEL_COLUMNS or name in ("status", "after_id")
-            columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
-    text = "\n".join([",".join(jobs.columns), *map(",".join, zip(*columns, strict=True)), ""])
-    if "\x00" in text:
-        raise TraceError("a name contains the character NUL, which CSV files cannot hold; write Parquet")
-    return text
-
-
-def _parquet(jobs: JobTable) -> bytes:
-    """Like `JobTable.to_parquet`, with page checksums, so that damaged pages are detected."""
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(jobs.to_arrow(), sink, write_page_checksum=True)
-    return sink.getvalue()
-
-
-def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
-    """Batsim workload with delay profiles; jobs of equal run time share a profile."""
-    _no_negative_times(jobs, "Batsim")
-    runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
-    limit = jobs.column("limit_s")
-    limit = np.where(np.isnan(limit), jobs["estimate_s"], limit)
-    rows = zip(
-        jobs["job_id"].tolist(),
-        jobs["submit_s"].tolist(),
-        np.maximum(limit, SHORTEST_S).tolist(),
-        jobs["nodes"].tolist(),
-        runtime,
-        strict=True,
-    )
-    listed = [
-        {"id": str(job), "subtime": submit, "walltime": limit, "res": nodes, "profile": f"delay_{_format_number(run)}"}
-        for job, submit, limit, nodes, run in rows
-    ]
-    profiles = {f"delay_{_format_number(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))}
-    return json.dumps({"nb_res": _machine(jobs, cluster), "jobs": listed, "profiles": profiles}, indent=1)
-
-
-def _platform(jobs: JobTable, cluster: Cluster | None) -> str:
-    """Batsim platform: one host per node and the required master host; no network, because delay profiles use none."""
-    from xml.sax.saxutils import quoteattr
-
-    groups = [("node", _machine(jobs, None))] if cluster is None else [(g.name, g.nodes) for g in cluster.groups]
-    lines = [
-        "<?xml version='1.0'?>",
-        '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
-        '<platform version="4.1">',
-        '  <zone id="cluster" routing="Full">',
-        '    <host id="master_host" speed="1Gf"><prop id="role" value="master"/></host>',
-    ]
-    for name, count in groups:
-        lines += [f'    <host id={quoteattr(f"{name}_{number}")} speed="1Gf"/>' for number in range(count)]
-    return "\n".join([*lines, "  </zone>", "</platform>", ""])
-
-
-WRITERS: dict[str, Callable[[JobTable, Cluster | None], str]] = {
-    "swf": _swf,
-    "csv": _csv,
-    "parquet": lambda jobs, cluster: "",
-    "batsim": _batsim,
-    "batsim-platform": _platform,
-}
-"""Names for ``format=``."""

@@ -1,48 +1,45 @@
 """Checkpoints of evolution strategies: resumed searches give the same result; damaged files are errors."""
 
-import json
 import os
 
 import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import EvolutionStrategy, train_linear_batch
-from kilowait.agents.evolution.checkpoint import (
-    CHECKPOINT_FILE,
-    CheckpointDir,
-    Generation,
-    SearchCheckpoint,
-    write_document,
-)
-from kilowait.agents.linear_gpu.train import train_linear_gpu
-from kilowait.agents.linear_power.train import SlowdownLimit, train_linear_power
-from kilowait.envs.power.power_setup import PowerConfig
+from kilowait.agents import BatchObjective, BatchSearchSettings, EvolutionStrategy, train_linear_agent
+from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, FORMAT, CheckpointDir, Generation, SearchCheckpoint
+from kilowait.agents.evolution.gpu import GpuObjective, GpuSearchSettings
+from kilowait.agents.evolution.power import PowerObjective, PowerSearchSettings, SlowdownLimit
+from kilowait.envs.power_setup import PowerConfig
 from kilowait.errors import InputError
 from kilowait.experiments.gpu_options import run_speeds
-from kilowait.synth import gpu_workload
+from kilowait.synth import GpuWorkloadSettings, gpu_workload
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=0.9, seed=3)
 PARTS = (JOBS[:540], JOBS[540:720])
 GPUS = kw.Cluster.preset("gpu-mixed")
-GPU_JOBS = gpu_workload(300, GPUS, load=1.4, seed=5, shared=0.3)
+GPU_JOBS = gpu_workload(300, GPUS, GpuWorkloadSettings(shared=0.3), load=1.4, seed=5)
 QUICK = {"seed": 1, "generations": 3, "population": 4, "windows": 2, "window_jobs": 60}
 
 
-def train_batch_agent(**settings):
-    return train_linear_batch(*PARTS, MACHINE, **{**QUICK, **settings})
+def train_batch_agent(progress=None, checkpoint_dir=None, **settings):
+    objective = BatchObjective(*PARTS, MACHINE, BatchSearchSettings(**{**QUICK, **settings}))
+    return train_linear_agent(objective, progress=progress, checkpoint_dir=checkpoint_dir)
 
 
-def train_power_agent(**settings):
-    return train_linear_power(
-        *PARTS, MACHINE, PowerConfig("taurus", power_controls="sleep=timeout:600"), **{**QUICK, **settings}
-    )
+def train_power_agent(progress=None, checkpoint_dir=None, **settings):
+    power = PowerConfig("taurus", power_controls="sleep=timeout:600")
+    objective = PowerObjective(*PARTS, MACHINE, power, PowerSearchSettings(**{**QUICK, **settings}))
+    return train_linear_agent(objective, progress=progress, checkpoint_dir=checkpoint_dir)
 
 
-def train_gpu_agent(**settings):
+def train_gpu_agent(progress=None, checkpoint_dir=None, **settings):
     gpu_settings = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
-    return train_linear_gpu(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **gpu_settings, **settings})
+    objective = GpuObjective(
+        GPU_JOBS[:100], GPU_JOBS[100:], GPUS, GpuSearchSettings(**{**QUICK, **gpu_settings, **settings})
+    )
+    return train_linear_agent(objective, progress=progress, checkpoint_dir=checkpoint_dir)
 
 
 SEARCHES = {"batch": train_batch_agent, "power": train_power_agent, "gpu": train_gpu_agent}
@@ -81,7 +78,7 @@ def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monke
     run, uninterrupted, history = search
     agent, history_again = run(checkpoint_dir=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == uninterrupted
-    last = json.loads((tmp_path / "never" / CHECKPOINT_FILE).read_text())["state"]
+    last = FORMAT.read(tmp_path / "never" / CHECKPOINT_FILE)
     starts = -(-len(last["start_scores"]) // 4)
     # while the first and the last starts are evaluated, in the second generation and in the last
     for checkpoint_number in (2, 1 + starts, 3 + starts, 4 + starts):
@@ -134,12 +131,16 @@ def started_search(tmp_path_factory):
 @pytest.mark.parametrize(
     ("run", "changes", "message"),
     [
-        (train_batch_agent, {"seed": 2}, "started with seed 1, and this is 2; resume with the same, or start again"),
-        (train_batch_agent, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
-        (train_batch_agent, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
-        (train_batch_agent, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
-        (train_batch_agent, {"population": 6}, "population 4, and this is 6"),
-        (train_power_agent, {}, "search 'linear batch agent', and this is 'linear power agent'"),
+        (
+            train_batch_agent,
+            {"seed": 2},
+            "started with seed 1, not 2; resume with the same value, or start again with --force",
+        ),
+        (train_batch_agent, {"objective": "mean_wait_s"}, "objective mean_bsld, not mean_wait_s"),
+        (train_batch_agent, {"backfill": "none"}, "backfill easy, not none"),
+        (train_batch_agent, {"max_wait_s": 3600.0}, "max_wait_s None, not 3600"),
+        (train_batch_agent, {"population": 6}, "population 4, not 6"),
+        (train_power_agent, {}, "search linear batch agent, not linear power agent"),
     ],
 )
 def test_resume_with_other_settings_keeps_file(started_search, run, changes, message):
@@ -151,12 +152,12 @@ def test_resume_with_other_settings_keeps_file(started_search, run, changes, mes
 
 def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
     train_power_agent(checkpoint_dir=CheckpointDir(tmp_path / "power_controls"), generations=1)
-    with pytest.raises(InputError, match=r"slowdown_limit \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
+    with pytest.raises(InputError, match=r"slowdown_limit \[1.1, 'saf'\], not \[1.3, 'saf'\]"):
         train_power_agent(
-            checkpoint_dir=CheckpointDir(tmp_path / "power_controls", resume=True), sla=SlowdownLimit(1.3)
+            checkpoint_dir=CheckpointDir(tmp_path / "power_controls", resume=True), slowdown_limit=SlowdownLimit(1.3)
         )
     train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "gpu"), generations=1)
-    with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
+    with pytest.raises(InputError, match=r"placements \['first'\], not \['best'\]"):
         train_gpu_agent(checkpoint_dir=CheckpointDir(tmp_path / "gpu", resume=True), placements=("best",))
 
 
@@ -166,7 +167,7 @@ def test_invalid_search_writes_nothing(tmp_path):
 
     for run, wrong in (
         (train_batch_agent, {"window_jobs": 5000}),
-        (train_power_agent, {"spent": "co2"}),
+        (train_power_agent, {"objective": "co2"}),
         (train_gpu_agent, {"window_jobs": 900}),
     ):
         with pytest.raises(InputError):
@@ -191,8 +192,8 @@ def test_nan_and_infinity_survive_checkpoint(tmp_path):
     ("damage", "message"),
     [
         (lambda text: text[: len(text) // 2], "cut off"),
-        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
-        (lambda text: text.replace('"version": 3', '"version": 4'), "of version 4; this kilowait reads version 3"),
+        (lambda text: text.replace('["seed", 0]', '["seed", 1]'), "is damaged: its digest does not match"),
+        (lambda text: text.replace('"version": 4', '"version": 3'), "of version 3; this kilowait reads version 4"),
         (lambda text: "[1, 2]", "kilowait did not write it"),
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],
@@ -206,9 +207,9 @@ def test_damaged_checkpoint_is_an_error(tmp_path, damage, message):
 
 def with_state(folder, change):
     """Change the state of a checkpoint and write it with a valid digest."""
-    document = json.loads((folder / CHECKPOINT_FILE).read_text())
-    change(document["state"])
-    write_document(folder / CHECKPOINT_FILE, document["state"])
+    state = FORMAT.read(folder / CHECKPOINT_FILE)
+    change(state)
+    FORMAT.write(folder / CHECKPOINT_FILE, state)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def with_state(folder, change):
         (lambda s: s["history"][0].update(number="1"), r"history.0..number is '1'"),
         (lambda s: s["history"][0].update(number=7), "history contradicts the rest"),
         (lambda s: s["path"].append([1.0]), "path contradicts the rest"),
-        (lambda s: s.update(path=[["nan", 0.0]]), "path or best contradicts the rest"),
+        (lambda s: s.update(path=[[np.nan, 0.0]]), "path or best contradicts the rest"),
         (lambda s: s.update(start_scores=[1.0, [2.0]]), "start_scores contradicts the rest"),
         (lambda s: s.update(best=[[1.0], [1.0, 2.0]]), "best is not a score with its weights"),
         (lambda s: s.update(path=[[1.0, 2.0, 3.0]]), "path has points of 3 numbers, not 2"),
@@ -246,7 +247,7 @@ def test_invalid_state_is_an_error(tmp_path, change, message):
 
 
 def test_unwritable_and_empty_folders_are_errors(tmp_path):
-    with pytest.raises(InputError, match="contains no search to resume; start one without --resume"):
+    with pytest.raises(InputError, match="there is no .*search.json; start a search without --resume"):
         SearchCheckpoint({}, 2, CheckpointDir(tmp_path, resume=True))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):

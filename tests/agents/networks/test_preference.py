@@ -5,23 +5,25 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import NetworkSizes, PPOSettings, train_ppo
-from kilowait.agents.network_policies.batch import NetworkAgent, engine_weights, network_agent, settings_to_dict
-from kilowait.agents.network_policies.gpu import GpuNetworkAgent
+from kilowait.agents.network_policies import (
+    GpuNetworkAgent,
+    NetworkAgent,
+    engine_weights,
+    network_agent,
+    settings_to_dict,
+)
 from kilowait.agents.networks import network, q_network
+from kilowait.agents.networks.factory import save_network
+from kilowait.agents.networks.heads import greedy_actions
 from kilowait.agents.networks.preference import with_fixed_preference
-from kilowait.agents.pareto import preference_metrics, term_units, weighted_metric
-from kilowait.agents.rl.agent_file import save_network
-from kilowait.agents.rl.distributions import greedy_actions
-from kilowait.agents.rl.validation import term_metrics
+from kilowait.agents.validation import preference_metrics, term_metrics, term_units, weighted_metric
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import RunInputs
-from kilowait.envs.batched_sim import DecisionSettings
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
+from kilowait.envs.batch_env import BatchVectorEnv, DecisionSettings, run_policy
+from kilowait.envs.gpu_env import GpuDecisionSettings
 from kilowait.envs.preferences import preference_grid
-from kilowait.envs.rollout import run_policy
-from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.pareto import pareto_front
+from kilowait.evaluation.comparison.pairwise import pareto_front
 from tests.agents.support.two_user_env import best_metrics, two_users
 from tests.envs.workloads import crowded
 

@@ -8,15 +8,16 @@ import pytest
 import torch
 
 import kilowait as kw
-from kilowait.agents.network_policies.batch import NetworkAgent
+from kilowait.agents.network_policies import NetworkAgent
 from kilowait.agents.networks import network, q_network
+from kilowait.agents.networks.heads import greedy_actions
 from kilowait.agents.rl.behavior_cloning import HISTORY, BehaviorCloningSettings, _choice_loss, imitate
-from kilowait.agents.rl.distributions import greedy_actions
-from kilowait.envs.gpu.vector_env import GpuVectorEnv
-from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.envs.batch_env import BatchVectorEnv
+from kilowait.envs.gpu_env import GpuVectorEnv
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.experts import make_expert_env
-from kilowait.experiments.train_rl import RLTraining, train_network
+from kilowait.experiments.training.environments import make_expert_env
+from kilowait.experiments.training.network import train_network
+from kilowait.experiments.training.rl_settings import RLTraining
 from kilowait.synth import gpu_workload
 
 MACHINE = kw.Cluster.from_nodes(64)
@@ -183,5 +184,5 @@ def test_errors(tmp_path):
         with pytest.raises(InputError, match=message):
             make_expert_env(expert, gpu, GPUS)
     trained(tmp_path / "saf")
-    with pytest.raises(InputError, match="was trained with warm start"):
+    with pytest.raises(InputError, match="was started with warm start"):
         trained(tmp_path / "saf", replace(QUICK, expert="sjf"), resume=True)

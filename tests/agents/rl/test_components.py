@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from kilowait.agents.algorithms import A2CSettings, D3QNSettings, PPOSettings, SACSettings
-from kilowait.agents.algorithms.d3qn import project_returns
-from kilowait.agents.algorithms.ppo import LagrangeMultiplier
-from kilowait.agents.algorithms.sac import target_entropy
+from kilowait.agents.rl import A2CSettings, D3QNSettings, PPOSettings, SACSettings
+from kilowait.agents.rl.d3qn import project_returns
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
-from kilowait.agents.rl.env_protocol import check_vector, final_observation
-from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
-from kilowait.agents.rl.training_result import TrainingError
-from kilowait.errors import InputError, UnknownNameError
+from kilowait.agents.rl.env_protocol import EpisodeStatistics, ReturnScale, check_vector, final_observation
+from kilowait.agents.rl.ppo import LagrangeMultiplier
+from kilowait.agents.rl.sac import target_entropy
+from kilowait.errors import InputError, TrainingError, UnknownNameError
 from tests.agents.support.two_job_env import TwoJobs
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo
 from kilowait.agents.networks.spec import LoadedSpec, NetworkSizes
-from kilowait.agents.rl.training_result import Update
+from kilowait.agents.rl.learner import Update
+from kilowait.agents.rl.ppo import PPOSettings, train_ppo
 
 
 class PreparedVectorEnv:

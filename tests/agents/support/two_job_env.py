@@ -126,7 +126,7 @@ class TwoJobs(VectorEnv):
 
 def excess(network: Any, episodes: int = 200) -> float:
     """Mean hours by which a network's greedy decisions are worse than shortest first; 0 is the optimum."""
-    from kilowait.agents.rl import greedy_actions
+    from kilowait.agents.networks import greedy_actions
 
     vec = TwoJobs(episodes)
     observation, _ = vec.reset(seed=99)

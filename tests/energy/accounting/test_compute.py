@@ -15,6 +15,7 @@ from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservat
 from kilowait.energy.accounting import ENERGY_STATES, account_energy
 from kilowait.energy.power import ConstantPue, DvfsTable, LinearCop
 from kilowait.energy.signals import Weather
+from kilowait.energy.signals.align import ExternalSignals
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
@@ -68,7 +69,7 @@ def test_energy_per_job() -> None:
 def test_carbon_and_price_change_during_a_job() -> None:
     carbon = Series([0, 2 * HOUR, 9 * HOUR], [400, 100], "g/kWh")
     price = Series([-HOUR, 1.5 * HOUR, 9 * HOUR], [200, -100], "EUR/MWh")
-    accounts = account_energy(LOG, NODES, small_model(), carbon=carbon, price=price)
+    accounts = account_energy(LOG, NODES, small_model(), signals=ExternalSignals(carbon=carbon, price=price))
     # IT: 70, 100, 100 W; facility: 105, 150, 150 W.
     assert accounts.co2_kg == pytest.approx((105 * 0.4 + 150 * 0.4 + 150 * 0.1) / 1e3)
     assert accounts.cost == pytest.approx((105 * 200 + 75 * 200 - 225 * 100) / 1e6)
@@ -106,7 +107,7 @@ def test_carbon_and_price_change_during_a_job() -> None:
 
 def test_weather_changes_during_a_job() -> None:
     weather_series = weather([0, 2.5 * HOUR, 3 * HOUR], [25, 45])  # COP 5, then 3
-    accounts = account_energy(LOG, NODES, small_model(LinearCop()), weather=weather_series)
+    accounts = account_energy(LOG, NODES, small_model(LinearCop()), signals=ExternalSignals(weather=weather_series))
     assert accounts.facility_kwh == pytest.approx(0.07 * 1.2 + 0.15 * 1.2 + 0.05 * 4 / 3)
     assert accounts.per_job()["facility_j"] == pytest.approx([72 * HOUR, 90 * HOUR * (1.5 * 1.2 + 0.5 * 4 / 3)])
     assert accounts.peak_facility_s == 2.5 * HOUR
@@ -180,7 +181,9 @@ def test_only_the_horizon_counts() -> None:
 
 
 def test_power_in_bins() -> None:
-    accounts = account_energy(LOG, NODES, small_model(), carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh"))
+    accounts = account_energy(
+        LOG, NODES, small_model(), signals=ExternalSignals(carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh"))
+    )
     bins = accounts.power(2)
     assert bins.edge_s.tolist() == [0, 1.5 * HOUR, 3 * HOUR]
     assert bins.it_w == pytest.approx([80, 100])
@@ -282,9 +285,9 @@ def test_lower_intensity_and_temperature_reduce_emissions() -> None:
     dirty = Series(edge, intensity, "g/kWh")
     clean = Series(edge, intensity * np.random.default_rng(4).uniform(0, 1, len(intensity)), "g/kWh")
     hot, cool = (weather([-1.0, 9e4], [celsius]) for celsius in (35.0, 20.0))
-    first = account_energy(log, nodes, small_model(LinearCop()), carbon=dirty, weather=hot)
-    second = account_energy(log, nodes, small_model(LinearCop()), carbon=clean, weather=hot)
-    third = account_energy(log, nodes, small_model(LinearCop()), carbon=dirty, weather=cool)
+    first = account_energy(log, nodes, small_model(LinearCop()), signals=ExternalSignals(carbon=dirty, weather=hot))
+    second = account_energy(log, nodes, small_model(LinearCop()), signals=ExternalSignals(carbon=clean, weather=hot))
+    third = account_energy(log, nodes, small_model(LinearCop()), signals=ExternalSignals(carbon=dirty, weather=cool))
     assert first.co2_kg is not None and second.co2_kg is not None and third.co2_kg is not None
     assert second.co2_kg < first.co2_kg and third.co2_kg < first.co2_kg
     assert (second.per_job()["co2_g"] <= first.per_job()["co2_g"]).all()
@@ -298,7 +301,9 @@ def test_short_jobs_late_in_a_long_log_are_accurate() -> None:
     log = execution_log(jobs, [(0, 0, ten_years + 1), (1, ten_years, ten_years + 1)])
     edge = np.append(np.arange(0, ten_years, HOUR), ten_years + 1)
     carbon = Series(edge, np.random.default_rng(0).uniform(100, 700, len(edge) - 1), "g/kWh")
-    per_job = account_energy(log, NODES, small_model(ConstantPue(1.3), fixed_w=25.0), carbon=carbon).per_job()
+    per_job = account_energy(
+        log, NODES, small_model(ConstantPue(1.3), fixed_w=25.0), signals=ExternalSignals(carbon=carbon)
+    ).per_job()
     facility = 70 / 120 * (120 * 1.3 + 25)
     assert per_job["facility_j"][1] == pytest.approx(facility, rel=1e-9)
     assert per_job["co2_g"][1] == pytest.approx(facility * carbon.value[-1] / 3.6e6, rel=1e-8)

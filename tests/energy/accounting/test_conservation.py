@@ -14,6 +14,7 @@ from kilowait.cluster import Cluster
 from kilowait.energy.accounting import EnergyAccounts, account_energy
 from kilowait.energy.power import Chiller, DvfsTable, Economiser, EfficiencyCurve, LinearCop, PowerModel
 from kilowait.energy.signals import Weather
+from kilowait.energy.signals.align import ExternalSignals
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
@@ -103,7 +104,12 @@ def trials(whole: bool, count: int) -> list[Trial]:
         price = steps(rng, horizon, -50, 300, "EUR/MWh")
         weather = Weather(steps(rng, horizon, -5, 38, "°C"), steps(rng, horizon, 10, 100, "%"))
         accounts = account_energy(
-            log, machine, model, tables=tables, horizon=horizon, carbon=carbon, price=price, weather=weather
+            log,
+            machine,
+            model,
+            tables=tables,
+            horizon=horizon,
+            signals=ExternalSignals(carbon=carbon, price=price, weather=weather),
         )
         trials_made.append(Trial(case, log, machine, model, tables, horizon, carbon, price, weather, accounts))
     return trials_made

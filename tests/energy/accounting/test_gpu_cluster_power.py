@@ -12,6 +12,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.energy.accounting import account_energy, lower_bound_kwh
 from kilowait.energy.controls import resolve_controls
 from kilowait.energy.power import ConstantUtilization, DvfsTable, cap_gpus
+from kilowait.energy.signals.align import ExternalSignals
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
@@ -47,7 +48,10 @@ def sharing() -> tuple[JobTable, Any]:
 def test_two_jobs_share_a_gpu():
     _, log = sharing()
     accounts = account_energy(
-        log, gpu_cluster(), power_model(), carbon=Series.constant(360, "g/kWh"), price=Series.constant(36, "EUR/MWh")
+        log,
+        gpu_cluster(),
+        power_model(),
+        signals=ExternalSignals(carbon=Series.constant(360, "g/kWh"), price=Series.constant(36, "EUR/MWh")),
     )
     # Idle: 55 W a node. The first is attributed 0.5 * 10 + 0.2 * 35 = 12 W of that and adds 50 + 16 = 66 W; the second
     # 0.25 * 10 + 0.1 * 35 = 6 W and adds 0.1 * 100 + 0.1 * 0.5 * 80 = 14 W.

@@ -21,6 +21,7 @@ from kilowait.energy.power import (
     NodePower,
     PowerModel,
 )
+from kilowait.energy.signals.align import ExternalSignals
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
@@ -85,7 +86,9 @@ def test_energy_is_conserved(trials):
     occurrences = dict.fromkeys(("preempted", "migrated", "shared", "spanning"), 0)
     for trial in trials:
         carbon = Series.constant(400, "g/kWh")
-        accounts = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, carbon=carbon)
+        accounts = account_energy(
+            trial.log, trial.cluster, trial.model, horizon=trial.horizon, signals=ExternalSignals(carbon=carbon)
+        )
         per_job = accounts.per_job()
         assert sum(accounts.by_state.values()) == pytest.approx(accounts.it_kwh, rel=1e-9)
         assert per_job["it_j"].sum() / J == pytest.approx(accounts.by_state["jobs"], rel=1e-9)

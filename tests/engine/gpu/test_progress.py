@@ -13,7 +13,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.event_loop import MAX_IDLE_ROUNDS
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.envs.gpu.rollout import run_gpu_policy
+from kilowait.envs.gpu_env import run_gpu_policy
 from kilowait.errors import InputError, NoProgressError
 
 CLUSTER = Cluster((NodeGroup("a", 2, cores=8, memory_gb=64, gpus=4, gpu_type="V100", node_level=True),))

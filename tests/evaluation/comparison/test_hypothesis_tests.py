@@ -8,15 +8,17 @@ import pytest
 from scipy import stats
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison.bootstrap import (
-    Interval,
-    WindowBootstrap,
-    iqm,
-    iqm_interval,
-    mean_interval,
-    ratio_interval,
-)
+from kilowait.evaluation.comparison.bootstrap import Interval, WindowBootstrap, iqm, ratio_interval
 from kilowait.evaluation.comparison.significance import WinCount, count_wins, holm, signed_rank
+
+
+def mean_interval(values, **settings):
+    return WindowBootstrap(len(values), **settings).mean(values)
+
+
+def iqm_interval(values, **settings):
+    return WindowBootstrap(len(values), **settings).iqm(values)
+
 
 INTERVALS = {
     "mean": mean_interval,

@@ -14,7 +14,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics, metrics
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, cut_windows, single_window
 from kilowait.evaluation.storage import load_comparison, save_comparison
-from kilowait.synth import gpu_workload
+from kilowait.synth import GpuWorkloadSettings, gpu_workload
 
 CLUSTER = kw.Cluster.from_nodes(32)
 GPUS = kw.Cluster(
@@ -132,7 +132,9 @@ def test_labels_on_node_level_clusters():
 def gpu_comparison():
     """las and fcfs on a small heterogeneous GPU cluster."""
     cluster = replace(GPUS, node_groups=(1, 0, 1))
-    return kw.compare(gpu_workload(60, cluster, load=1.2, shared=0.5, seed=3), cluster, ["las", "fcfs"])
+    return kw.compare(
+        gpu_workload(60, cluster, GpuWorkloadSettings(shared=0.5), load=1.2, seed=3), cluster, ["las", "fcfs"]
+    )
 
 
 def test_comparisons_on_node_level_clusters_have_the_cluster(gpu_comparison):

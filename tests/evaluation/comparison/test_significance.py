@@ -10,6 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.energy.accounting import account_energy
 from kilowait.energy.power import PowerModel
+from kilowait.energy.signals.align import ExternalSignals
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, iqm
 from kilowait.evaluation.comparison.pairwise import METRIC_NAMES, PairwiseResult
@@ -335,7 +336,9 @@ def test_metrics_with_display_names_exist():
     jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
-    energy_metrics = account_energy(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
+    energy_metrics = account_energy(
+        log, cluster, PowerModel.preset("taurus"), signals=ExternalSignals(carbon=grid, price=price)
+    ).metrics()
     assert set(METRIC_NAMES) <= {*kw.metrics(log), *energy_metrics}
 
 

@@ -9,8 +9,8 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.evaluation import fragmentation
-from kilowait.evaluation.gpu.allocations import node_allocations
-from kilowait.evaluation.gpu.fragmentation import targets_of
+from kilowait.evaluation.allocations import node_allocations
+from kilowait.evaluation.gpu import targets_of
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.gpu.example_logs import SEEDS, C, node_level_log, nodes, preempted_run, random_run

@@ -5,7 +5,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
-from kilowait.evaluation.gpu.timeline import cumulative_steps, gpu_backlog, usage_changes
+from kilowait.evaluation.timeline import cumulative_steps, gpu_backlog, usage_changes
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.gpu.example_logs import SEEDS, node_level_log, preempted_run, random_run
 

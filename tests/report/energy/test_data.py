@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, cut_windows, single_window
-from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.energy.data import ControlSavings, EnergyData, change, controls_of, scaled, sentences
+from kilowait.report.data.comparison import ComparisonData
+from kilowait.report.data.energy import ControlSavings, EnergyData, change, controls_of, scaled, sentences
 from tests.report.conftest import comparison_of, jobs_of
 
 ENERGY_BY_STATE = {"jobs": 1.0, "idle": 1.0}

@@ -10,7 +10,7 @@ import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import gpu_metrics
 from kilowait.evaluation.comparison import cut_windows
-from kilowait.synth import gpu_workload
+from kilowait.synth import GpuWorkloadSettings, gpu_workload
 
 GPUS = kw.Cluster(
     (
@@ -24,7 +24,7 @@ GPUS = kw.Cluster(
 
 def gpu_comparison(*, windows=None, measured=True, policies=("fcfs", "srtf", "las")):
     """A comparison of policies on the same jobs; `measured` adds the metrics that need the GPU speeds (here 1)."""
-    jobs = gpu_workload(150, GPUS, load=1.3, shared=0.4, seed=5)
+    jobs = gpu_workload(150, GPUS, GpuWorkloadSettings(shared=0.4), load=1.3, seed=5)
     cut = jobs if windows is None else cut_windows(jobs, windows, window_jobs=40, warmup_jobs=10, seed=0)
     comparison = kw.compare(cut, GPUS, list(policies), trace="gpu:150")
     if not measured:

@@ -11,9 +11,9 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
-from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.gpu.data import PANELS, SPEED_METRICS, GpuData, missing_gpu_data, sentences
-from kilowait.report.summary import summary
+from kilowait.report.data.comparison import ComparisonData
+from kilowait.report.data.gpu import PANELS, SPEED_METRICS, GpuData, missing_gpu_data, sentences
+from kilowait.report.data.summary import summary
 from kilowait.synth import gpu_workload
 from tests.report.conftest import comparison_of, jobs_of
 from tests.report.gpu.conftest import GPUS, gpu_comparison

@@ -12,10 +12,11 @@ import pytest
 
 from kilowait.evaluation.storage import comparison_of_runs, load_run, save_comparison, save_run
 from kilowait.report import page, write_report
-from kilowait.report.comparison_data import ComparisonData
-from kilowait.report.gpu.data import GpuData
-from kilowait.report.gpu.figures import gpus_over_time
-from kilowait.report.gpu.interactive import gpu_chart
+from kilowait.report.charts import gpu_chart
+from kilowait.report.data.comparison import ComparisonData
+from kilowait.report.data.gpu import GpuData
+from kilowait.report.figures.gpu import gpus_over_time
+from kilowait.report.page import render_part
 from tests.report.gpu.conftest import gpu_comparison
 
 
@@ -24,7 +25,7 @@ def headings(text):
 
 
 def plain(text):
-    return re.sub(r"<[^>]+>", " ", text).replace("&nbsp;", " ")
+    return re.sub(r"<[^>]+>", " ", text).replace("&nbsp;", " ").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def tiles(text):
@@ -91,7 +92,7 @@ def test_saved_figures(gpus, tmp_path):
 
 
 def test_chart_has_a_panel_for_each_gpu_type(gpus):
-    text = gpu_chart(GpuData.of(ComparisonData(gpus, 0)), "gpus-0")
+    text = render_part("chart", gpu_chart(GpuData.of(ComparisonData(gpus, 0)), "gpus-0"))
     assert "T4: 8 GPUs, allocated" in text
     assert "A100: 4 GPUs, allocated" in text
     assert "fragmentation, of all GPUs" in text

@@ -8,9 +8,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.evaluation.storage import plain_json
-from kilowait.experiments.prediction_report import prediction_report, save_prediction_report
+from kilowait.experiments.prediction.report import prediction_report, save_prediction_report
 from kilowait.report import write_report
-from tests.predict.test_runtime_predictions import QUICK, repetitive_log
+from tests.predict.test_walk_forward import QUICK, repetitive_log
 
 NASTY = "</script><b onload=x>"
 

@@ -13,9 +13,17 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation.storage import SyntheticScoreFolder, open_folder, plain_json
-from kilowait.report.synthetic.data import SyntheticScoreData, calendar_sentence, caveats, summary, tiles
-from kilowait.report.synthetic.sections import distance_table, outcome_table, privacy_table
-from kilowait.report.synthetic.time_series_figures import arrival_cycles
+from kilowait.report.data.synthetic import (
+    SyntheticScoreData,
+    calendar_sentence,
+    caveats,
+    distance_table,
+    key_numbers,
+    outcome_table,
+    privacy_table,
+    summary,
+)
+from kilowait.report.figures.synthetic import arrival_cycles
 from tests.report.synthetic.conftest import saved
 from tests.report.test_page import read
 from tests.report.training.test_page import headings, plain
@@ -81,19 +89,19 @@ def test_privacy_sentences_without_copies(copied):
     leaks |= {"nearer_to_seen": 0.62}
     sentence = summary(score_data(copied, privacy=leaks, exceeded_limits=["nearer_to_seen"]))[4]
     assert sentence.startswith("Some information leaks, but no sequences of jobs were copied") and "62.0 %" in sentence
-    assert 'class="marked"><th scope="row">nearer' in privacy_table(leaks, ["nearer_to_seen"])
+    table = privacy_table(score_data(copied, privacy=leaks, exceeded_limits=["nearer_to_seen"]))
+    assert [table.rows[place][0] for place in table.marked] == ["nearer to a training job than to a held-out job"]
 
 
 def test_page_numbers_equal_the_score(minimal):
     data = score_data(minimal)
-    table = distance_table(data)
-    for distance in minimal.fidelity.distances:
-        assert f"<td>{distance.ks:.3f}</td>" in table
+    table = distance_table("Columns", "column", data.fidelity["distances"])
+    assert [row[1] for row in table.rows] == [f"{distance.ks:.3f}" for distance in minimal.fidelity.distances]
     wait = minimal.outcomes[0].measure("wait_s")
-    row = re.search(r"wait, fcfs</th>(.*?)</tr>", outcome_table(data))[1]
-    assert f"<td>{wait.ks:.3f}</td>" in row and f"{abs(100 * (wait.ratio - 1)):.1f}&nbsp;%" in row
+    row = next(row for row in outcome_table(data).rows if row[0] == "wait, fcfs")
+    assert row[4] == f"{wait.ks:.3f}" and f"{abs(100 * (wait.ratio - 1)):.1f} %" in row[3]
     assert f"AUC {minimal.fidelity.auc:.3f}" in " ".join(summary(data))
-    assert tiles(data)[1][0] == f"{minimal.fidelity.worst_ks.ks:.3f}"
+    assert key_numbers(data)[1][0] == f"{minimal.fidelity.worst_ks.ks:.3f}"
 
 
 @pytest.mark.parametrize(

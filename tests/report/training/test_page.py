@@ -33,7 +33,7 @@ def headings(text):
 
 
 def plain(text):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text).replace("&nbsp;", " "))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text).replace("&nbsp;", " ").replace("\N{NO-BREAK SPACE}", " "))
 
 
 def test_sections_of_a_network_are_in_order(agent_folder, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.synth import fit_generator, load_generator
-from kilowait.synth.dp.noisy_counts import MAX_ENTRIES, Count, noisy_counts, shares
+from kilowait.synth.dp.calendar import MAX_ENTRIES, Count, noisy_counts, shares
 from kilowait.synth.dp.public_codes import (
     REQUESTS_S,
     public_runtime_tokenizer,
@@ -97,7 +97,7 @@ def test_without_opacus(monkeypatch):
 class TestBudget:
     def test_spent_epsilon_is_just_below_the_budget(self):
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import PrivacyBudget, noise_multiplier, spent_epsilon
+        from kilowait.synth.dp.train import PrivacyBudget, noise_multiplier, spent_epsilon
 
         noise = {}
         for epsilon in (1.0, 8.0):
@@ -110,7 +110,7 @@ class TestBudget:
     def test_epsilon_of_one_gaussian_mechanism(self):
         """One Gaussian mechanism, noise 1, delta 1e-5: exactly 4.38 (Balle and Wang 2018); Renyi's bound is above."""
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import spent_epsilon
+        from kilowait.synth.dp.train import spent_epsilon
 
         assert 4.37 < spent_epsilon([(1.0, 1.0, 1)], 1e-5) < 5.0
 
@@ -152,12 +152,12 @@ class TestTraining:
 
         from kilowait.synth.dp import train
         from kilowait.synth.dp.calendar import calendar_without_jobs, without_job_content
-        from kilowait.synth.transformer import dataset as dataset_module
+        from kilowait.synth.transformer import train as transformer_train
         from kilowait.synth.transformer.calendar import by_user
-        from kilowait.synth.transformer.dataset import dataset_tensors, make_batch, next_job_loss
         from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
+        from kilowait.synth.transformer.train import dataset_tensors, make_batch, next_job_loss
 
-        monkeypatch.setattr(dataset_module, "CONDITION_DROPOUT", 0.0)
+        monkeypatch.setattr(transformer_train, "CONDITION_DROPOUT", 0.0)
         schema = log_schema(log(400))
         rows = rows_of(log(400), schema)
         shape = NetworkShape(
@@ -256,7 +256,7 @@ def test_resumed_fit_equals_the_uninterrupted_fit():
         def __init__(self, stop):
             self.states, self.stop, self.begin = [], stop, None
 
-        def read(self):
+        def read_if_exists(self):
             return self.begin
 
         def write(self, state):

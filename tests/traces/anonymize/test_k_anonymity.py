@@ -19,8 +19,7 @@ from kilowait.traces.anonymize import (
     make_plan,
     parse_coarsening,
 )
-from kilowait.traces.anonymize.k_anonymity import choose_quasi_identifiers, coded, counted, known_of
-from kilowait.traces.anonymize.suggest import suggest_rules
+from kilowait.traces.anonymize.k_anonymity import choose_quasi_identifiers, coded, counted, known_of, suggest_rules
 
 HOUR, DAY = 3600.0, 86400.0
 

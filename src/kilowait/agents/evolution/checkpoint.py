@@ -1,15 +1,11 @@
 """Checkpoints of an evolution strategy, written after every generation: a crash costs one generation at most.
 
 A checkpoint contains the search distribution, its random state and that of the windows, and all results so far, every
-number exactly: a resumed search gives the same result as an uninterrupted one. The file is JSON, so loading
-it runs no code; it is written to a temporary file and renamed when complete, and carries a digest.
+number exactly: a resumed search gives the same result as an uninterrupted one. The file is JSON.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -19,26 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
+from kilowait.checkpoint import Checkpoint, StateFormat
 from kilowait.errors import InputError
-from kilowait.files import write_text
-from kilowait.files.fields import Anything, Either, Items, Null, Number, Record, Text, Values, check_fields
-from kilowait.files.json_file import parse_json
-from kilowait.files.regular_file import read_bytes
-
-__all__ = ["CHECKPOINT_FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
+from kilowait.files.fields import Anything, Either, Items, Null, Number, Record, Values, check_fields
 
 Floats = npt.NDArray[np.float64]
 
 CHECKPOINT_FILE = "search.json"
-FORMAT = "kilowait search"
-VERSION = 3
-MAX_BYTES = 2**27
-"""Maximum size of a checkpoint, bytes."""
-_NUMBER = Either(Number(), Text(("nan", "inf", "-inf")))
+FORMAT = StateFormat(
+    "kilowait search",
+    version=4,
+    remedy="start again with --force",
+    missing="start a search without --resume",
+    max_header_bytes=2**27,
+)
+_NUMBER = Number(finite=False)
 _COUNT = Number(0, 10**9, whole=True)
 _STATE = Record(
     {
-        "identity": Values(Anything()),
         "start_scores": Items(Either(_NUMBER, Items(_NUMBER))),
         "history": Items(
             Record(
@@ -106,14 +100,14 @@ class SearchCheckpoint:
         self.best: tuple[float, Floats] | None = None
         """Weights that validated better than the start, with their score."""
         self.generations = generations
-        self._identity = dict(identity)
         self._start_scores: list[Any] = []
         self._search: EvolutionStrategy | None = None
         self._random: np.random.Generator | None = None
         self._loaded: dict[str, Any] = {}
-        self._file = None if directory is None else directory.folder / CHECKPOINT_FILE
-        if directory is None or self._file is None:
+        self._file: Checkpoint | None = None
+        if directory is None:
             return
+        self._file = Checkpoint(directory.folder / CHECKPOINT_FILE, FORMAT, identity)
         directory.on_start()
         if directory.resume:
             self._load(self._file)
@@ -138,10 +132,7 @@ class SearchCheckpoint:
                 search.load_state_dict(self._loaded["search"])
                 random.bit_generator.state = self._loaded["windows"]
             except (ValueError, TypeError, KeyError, OverflowError) as problem:
-                raise InputError(
-                    f"{self._file} is damaged: search and windows cannot be restored ({problem}); start again with "
-                    "--force"
-                ) from None
+                raise self._damaged(f"search and windows cannot be restored ({problem})") from None
         yield from range(len(self.history) + 1, self.generations + 1)
 
     def close(self, generation: Generation) -> None:
@@ -152,7 +143,7 @@ class SearchCheckpoint:
     def _write(self) -> None:
         if self._file is None:
             return
-        state: dict[str, Any] = {"identity": self._identity, "start_scores": self._start_scores}
+        state: dict[str, Any] = {"start_scores": self._start_scores}
         state["history"] = [asdict(generation) for generation in self.history]
         state["path"] = [point.tolist() for point in self.path]
         state["best"] = None if self.best is None else [self.best[0], self.best[1].tolist()]
@@ -160,29 +151,21 @@ class SearchCheckpoint:
             assert self._search is not None and self._random is not None
             state["search"] = self._search.state_dict()
             state["windows"] = self._random.bit_generator.state
-        write_document(self._file, _encoded(state))
+        self._file.write(state)
 
-    def _load(self, path: Path) -> None:
-        stored = read_document(path)
-        check_fields(stored, _STATE, path, remedy="start again with --force")
-        state = _decoded(stored)
-        for name, value in self._identity.items():
-            saved = state["identity"].get(name)
-            if saved != value:
-                raise InputError(
-                    f"{path} was started with {name} {saved!r}, and this is {value!r}; "
-                    "resume with the same, or start again"
-                )
+    def _load(self, file: Checkpoint) -> None:
+        state = file.read()
+        check_fields(state, _STATE, file.path, remedy=FORMAT.remedy)
         self._start_scores, self._loaded = state["start_scores"], state
         self.path = [np.array(point) for point in state["path"]]
         self.history = [_generation(generation, self.generations) for generation in state["history"]]
         if state["best"] is not None:
             if isinstance(state["best"][0], list) or not isinstance(state["best"][1], list):
-                raise InputError(f"{path} is damaged: best is not a score with its weights; start again with --force")
+                raise self._damaged("best is not a score with its weights")
             self.best = (state["best"][0], np.array(state["best"][1]))
-        self._check_relations(path)
+        self._check_relations()
 
-    def _check_relations(self, path: Path) -> None:
+    def _check_relations(self) -> None:
         """Raise an InputError if parts of the loaded state contradict one another."""
         widths = {len(score) if isinstance(score, list) else None for score in self._start_scores}
         numbers = [generation.number for generation in self.history]
@@ -196,62 +179,14 @@ class SearchCheckpoint:
             ("path or best", not all(np.isfinite(point).all() for point in points)),
         ):
             if wrong:
-                raise InputError(f"{path} is damaged: {name} contradicts the rest; start again with --force")
+                raise self._damaged(f"{name} contradicts the rest")
 
-
-def write_document(path: Path, state: Mapping[str, Any]) -> None:
-    """Write the state atomically: the old file stays until the new one is complete on the disk."""
-    text = json.dumps({"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False)
-    try:
-        write_text(path, text + "\n", parents=True)
-    except OSError as problem:
-        raise InputError(f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged") from None
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Read the state of a checkpoint; raise InputError for a damaged file or one of another program."""
-    try:
-        document = parse_json(read_bytes(path, max_bytes=MAX_BYTES), path)
-    except FileNotFoundError:
-        raise InputError(f"{path.parent} contains no search to resume; start one without --resume") from None
-    except (OSError, InputError) as problem:
-        raise InputError(f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{path} is no {FORMAT}: kilowait did not write it")
-    if document.get("version") != VERSION:
-        raise InputError(
-            f"{path} is a {FORMAT} of version {document.get('version')!r:.60}; this kilowait reads version {VERSION}: "
-            "start again with --force"
-        )
-    state = document.get("state")
-    if not isinstance(state, dict) or document.get("digest") != _digest(state):
-        raise InputError(f"{path} is damaged: its digest does not match; start again with --force")
-    return state
+    def _damaged(self, problem: str) -> InputError:
+        assert self._file is not None
+        return InputError(f"{self._file.path} is damaged: {problem}; {FORMAT.remedy}")
 
 
 def _generation(saved: Mapping[str, Any], generations: int) -> Generation:
     """The record of a generation in a file, of a search of so many generations."""
     names = [item.name for item in fields(Generation)]
     return replace(Generation(**{name: saved[name] for name in names}), of=generations)
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, allow_nan=False).encode()).hexdigest()
-
-
-def _encoded(value: Any) -> Any:
-    """The value with NaN and infinities as strings, which JSON cannot represent as numbers."""
-    if isinstance(value, dict):
-        return {name: _encoded(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_encoded(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _decoded(value: Any) -> Any:
-    """The inverse of `_encoded`."""
-    if isinstance(value, dict):
-        return {name: _decoded(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 
-__all__ = ["EvolutionStrategy", "minimize"]
-
 Floats = npt.NDArray[np.float64]
 
 _ARRAYS = ("path", "step_path", "covariance", "axes", "widths")
@@ -46,8 +44,7 @@ class EvolutionStrategy:
             raise InputError(f"the first step is {step}; it must be a finite number above 0")
         n = len(self.mean)
         self.population = 4 + int(3 * math.log(n)) if population is None else population
-        if self.population < 4:
-            raise InputError(f"a population of {self.population}; ranking needs at least 4")
+        check_population(self.population)
         self.step = float(step)
         self.generation = 0
         self._random = stream(seed, "agents.search")
@@ -149,6 +146,12 @@ class EvolutionStrategy:
         self.mean, self.step, self.generation = arrays["mean"], step, generation
         for name in _ARRAYS:
             setattr(self, f"_{name}", arrays[name])
+
+
+def check_population(population: int) -> None:
+    """Refuse a population that is too small."""
+    if population < 4:
+        raise InputError(f"a population of {population}; ranking needs at least 4")
 
 
 def minimize(

@@ -1,4 +1,4 @@
-"""The generations of an evolution strategy, the same for every agent, and objectives of batch agents by name.
+"""Training of linear agents by CMA-ES: one search, which takes the objective of a kind of agent.
 
 The search is noisy, as every generation is evaluated on other windows. So not its last point is validated, but the
 mean of the second half of its path.
@@ -6,68 +6,23 @@ mean of the second half of its path.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import Generation, SearchCheckpoint
-from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import ExecutionLog
-
-__all__ = [
-    "OBJECTIVES",
-    "Objective",
-    "mean_bsld",
-    "mean_wait_s",
-    "objective_of",
-    "averaged_point",
-    "check_search",
-    "evaluate_windows",
-    "run_search",
-    "unit_length",
-]
+from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
+from kilowait.agents.evolution.cma_es import EvolutionStrategy, check_population
+from kilowait.errors import InputError
+from kilowait.files import locks_output
+from kilowait.jobs import ExecutionLog, JobTable
 
 Floats = npt.NDArray[np.float64]
-
-Objective = Callable[[ExecutionLog], float]
-"""Objective value of a run; smaller is better."""
-
-
-def mean_bsld(log: ExecutionLog) -> float:
-    """Mean bounded slowdown: (wait + run) / run, run times below 10 s counting as 10 s, at least 1."""
-    records = log.jobs()
-    started = ~np.isnan(records["start_s"])
-    turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
-    return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
-
-
-def mean_wait_s(log: ExecutionLog) -> float:
-    """Mean wait, seconds."""
-    wait_s = log.jobs()["wait_s"]
-    return float(np.nanmean(wait_s)) if np.isfinite(wait_s).any() else 0.0
-
-
-OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_wait_s}
-"""Objectives by name."""
-
-
-def objective_of(objective: str | Objective) -> tuple[Objective, str]:
-    """The objective as a function, and its name for the provenance.
-
-    >>> objective_of("mean_wait_s")[1]
-    'mean_wait_s'
-    """
-    if not isinstance(objective, str):
-        return objective, getattr(objective, "__name__", "own")
-    if objective not in OBJECTIVES:
-        raise UnknownNameError("objective", objective, OBJECTIVES)
-    return OBJECTIVES[objective], objective
-
-
+A = TypeVar("A")
 C = TypeVar("C")
 W = TypeVar("W")
 
@@ -75,60 +30,142 @@ VALIDATIONS = 16
 """Largest number of validations of a search, evenly spaced over its generations."""
 
 
-def check_search(generations: int, threads: int) -> None:
-    """Refuse a search without generations or threads."""
-    if generations < 1 or threads < 1:
-        raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """Settings that the searches for all kinds of linear agents have."""
+
+    seed: int
+    """Of the search and of the windows."""
+    generations: int
+    population: int
+    """Candidates a generation."""
+    windows: int
+    """Windows each candidate is evaluated on, the same for all of a generation."""
+    window_jobs: int
+    """Jobs in a window."""
+    trace: str | None = None
+    """Name of the log, for the provenance."""
+    threads: int = 1
+    """Number of parallel simulations; the result does not depend on it."""
+
+    def __post_init__(self) -> None:
+        if self.generations < 1 or self.threads < 1:
+            raise InputError(
+                f"{self.generations} generations on {self.threads} threads; there must be at least 1 of each"
+            )
+        check_population(self.population)
 
 
-def run_search(
-    search: EvolutionStrategy,
-    checkpoint: SearchCheckpoint,
-    random: np.random.Generator,
-    evaluate: Callable[[Floats, int], tuple[npt.ArrayLike, float]],
+class Objective(ABC, Generic[A]):
+    """What a search minimizes: the starting points of one kind of agent, their evaluation and their validation.
+
+    Arguments are checked when it is created: afterwards the search writes its first checkpoint.
+    """
+
+    kind: ClassVar[str]
+    """The kind of agent, in the identity of checkpoints."""
+    settings: SearchSettings
+    identity: dict[str, Any]
+    """Settings of this kind of agent; a search is resumed only with the same ones."""
+    random: np.random.Generator
+    """Random numbers of the windows; their state is restored when the search is resumed."""
+    step: float
+    """First step size of the search."""
+    scale_free: ClassVar[bool] = False
+    """Whether only the direction of a point counts; points are scaled to length 1."""
+    validates: ClassVar[bool] = True
+    """Whether points of the path are validated; otherwise `agent` validates the result."""
+
+    @abstractmethod
+    def start(self, checkpoint: SearchCheckpoint) -> Floats:
+        """The first point: the best starting point, by the scores in the checkpoint."""
+
+    @abstractmethod
+    def evaluate(self, points: Floats, number: int) -> tuple[npt.ArrayLike, float]:
+        """The values of points (one a row) in the generation of this number, smaller is better, and their mean score
+        relative to the start of the search.
+        """
+
+    def validate(self, point: Floats) -> float:
+        """The score of a point relative to the start, on validation windows."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def agent(self, checkpoint: SearchCheckpoint) -> A:
+        """The agent of a finished search."""
+
+
+@locks_output("checkpoint_dir", inside=True)
+def train_linear_agent(
+    objective: Objective[A],
     *,
-    validate: Callable[[Floats], float] | None = None,
-    scale_free: bool = False,
     progress: Callable[[Generation], None] | None = None,
-) -> None:
-    """Run the remaining generations of a search; its results are in the checkpoint.
+    checkpoint_dir: CheckpointDir | None = None,
+) -> tuple[A, list[Generation]]:
+    """The agent with the best weights that CMA-ES finds, and the generations of the search.
+
+    The same objective gives bit-identical weights, on any number of threads, also after a resume.
 
     Args:
-        search: the search distribution.
-        checkpoint: path, history and best point; it is written after every generation.
-        random: random numbers of the windows; its state is restored when the search is resumed.
-        evaluate: returns the values of points (one a row) in the generation of this number, smaller is better, and
-            their mean score relative to the start of the search.
-        validate: returns the score of a point relative to the start, on validation windows; None: no validation.
-        scale_free: only the direction of a point counts; points are scaled to length 1.
-        progress: called with every generation; without validation the last is left to the caller.
+        objective: the kind of agent, its jobs and the settings of the search.
+        progress: called with every generation.
+        checkpoint_dir: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
 
-    >>> search = EvolutionStrategy([3.0, -2.0], step=1.0, seed=0)
-    >>> checkpoint = SearchCheckpoint({"seed": 0}, 60, None)
-    >>> def evaluate(points, number):
-    ...     values = (points**2).sum(axis=1)
-    ...     return values, float(values.mean()) / 13.0
-    >>> run_search(search, checkpoint, np.random.default_rng(0), evaluate)
-    >>> len(checkpoint.history), bool(np.abs(search.mean).max() < 1e-2)
-    (60, True)
+    >>> class Parabola(Objective[list[float]]):
+    ...     kind, step, identity = "parabola", 1.0, {}
+    ...     settings = SearchSettings(seed=0, generations=60, population=6, windows=1, window_jobs=1)
+    ...     random = np.random.default_rng(0)
+    ...     start = lambda self, checkpoint: np.array([3.0, -2.0])
+    ...     evaluate = lambda self, points, number: ((points**2).sum(axis=1), 1.0)
+    ...     validate = lambda self, point: float((point**2).sum()) / 13.0
+    ...     agent = lambda self, checkpoint: np.abs(checkpoint.best[1]).round(1).tolist()
+    >>> agent, history = train_linear_agent(Parabola())
+    >>> agent, len(history)
+    ([0.0, 0.0], 60)
     """
-    generations = checkpoint.generations
+    settings = objective.settings
+    identity = {
+        "search": objective.kind,
+        "seed": settings.seed,
+        **objective.identity,
+        "population": settings.population,
+        "windows": settings.windows,
+        "window_jobs": settings.window_jobs,
+    }
+    checkpoint = SearchCheckpoint(identity, settings.generations, checkpoint_dir)
+    start = objective.start(checkpoint)
+    search = EvolutionStrategy(start, step=objective.step, seed=settings.seed, population=settings.population)
+    _run_generations(search, checkpoint, objective, progress)
+    agent = objective.agent(checkpoint)
+    if progress is not None and not objective.validates:
+        progress(checkpoint.history[-1])  # its validation is known only now
+    return agent, checkpoint.history
+
+
+def _run_generations(
+    search: EvolutionStrategy,
+    checkpoint: SearchCheckpoint,
+    objective: Objective[A],
+    progress: Callable[[Generation], None] | None,
+) -> None:
+    """Run the remaining generations; the results are in the checkpoint, which is written after each of them."""
+    generations, scale_free = checkpoint.generations, objective.scale_free
     validate_every = max(1, generations // VALIDATIONS)
-    for number in checkpoint.remaining_generations(search, random):
+    for number in checkpoint.remaining_generations(search, objective.random):
         points = search.ask()
-        values, score = evaluate(points, number)
+        values, score = objective.evaluate(points, number)
         search.tell(points, values)
         checkpoint.path.append(unit_length(search.mean) if scale_free else search.mean)
         validation, best = float("nan"), 1.0 if checkpoint.best is None else checkpoint.best[0]
-        if validate is not None and (number % validate_every == 0 or number == generations):
+        if objective.validates and (number % validate_every == 0 or number == generations):
             point = unit_length(averaged_point(checkpoint)) if scale_free else averaged_point(checkpoint)
-            validation = validate(point)
+            validation = objective.validate(point)
             if validation < best:
                 best = validation
                 checkpoint.best = (validation, point)
         step = search.step / _length(search.mean) if scale_free else search.step
         checkpoint.close(Generation(number, generations, score, validation, best, step))
-        if progress is not None and (validate is not None or number < generations):
+        if progress is not None and (objective.validates or number < generations):
             progress(checkpoint.history[-1])
 
 
@@ -138,11 +175,12 @@ def averaged_point(checkpoint: SearchCheckpoint) -> Floats:
 
 
 def evaluate_windows(
-    pool: Executor, value: Callable[[C, W], float], candidates: Sequence[C], windows: Sequence[W]
+    threads: int, value: Callable[[C, W], float], candidates: Sequence[C], windows: Sequence[W]
 ) -> Floats:
     """Values (candidates, windows); gathered in order, so the result does not depend on the number of threads."""
     pairs = [(candidate, window) for candidate in candidates for window in windows]
-    values = list(pool.map(lambda pair: value(*pair), pairs))
+    with ThreadPoolExecutor(threads) as pool:
+        values = list(pool.map(lambda pair: value(*pair), pairs))
     return np.array(values).reshape(len(candidates), len(windows))
 
 
@@ -157,3 +195,41 @@ def unit_length(weights: Floats) -> Floats:
 
 def _length(weights: Floats) -> float:
     return float(np.sqrt((weights**2).sum()))
+
+
+def mean_bsld(log: ExecutionLog) -> float:
+    """Mean bounded slowdown: (wait + run) / run, run times below 10 s counting as 10 s, at least 1."""
+    records = log.jobs()
+    started = ~np.isnan(records["start_s"])
+    turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
+    return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
+
+
+def even_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
+    """First jobs of `windows` equally spaced windows, the first at the beginning and the last at the end.
+
+    They overlap if there are more of them than fit side by side.
+
+    >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
+    >>> even_starts(jobs, 3, 4)
+    [0, 3, 6]
+    """
+    starts: list[int] = np.linspace(0, _last_start(jobs, windows, window_jobs), windows).astype(np.int64).tolist()
+    return starts
+
+
+def random_starts(jobs: JobTable, windows: int, window_jobs: int, random: np.random.Generator) -> list[int]:
+    """First jobs of `windows` windows at random places."""
+    starts: list[int] = random.integers(0, _last_start(jobs, windows, window_jobs) + 1, windows).tolist()
+    return starts
+
+
+def _last_start(jobs: JobTable, windows: int, window_jobs: int) -> int:
+    if windows < 1 or window_jobs < 1:
+        raise InputError(f"{windows} windows of {window_jobs} jobs; ask for at least one of at least one job")
+    if window_jobs > len(jobs):
+        raise InputError(
+            f"a window of {window_jobs:,} jobs is longer than the {len(jobs):,} jobs available; "
+            "take shorter windows or a longer log"
+        )
+    return len(jobs) - window_jobs

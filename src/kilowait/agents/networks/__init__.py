@@ -17,8 +17,8 @@ except ModuleNotFoundError as missing:
 
     raise MissingExtraError("torch", "learn") from None
 
-from kilowait.agents.networks.factory import FEATURE_EXTRACTORS, network, q_network
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.factory import FEATURE_EXTRACTORS, load_network, network, q_network, save_network
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ, greedy_actions
 from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 
 __all__ = [
@@ -27,6 +27,9 @@ __all__ = [
     "DuelingQ",
     "ObservationSpecProtocol",
     "NetworkSizes",
+    "greedy_actions",
+    "load_network",
     "network",
     "q_network",
+    "save_network",
 ]

@@ -21,18 +21,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 
-__all__ = [
-    "FeatureExtractor",
-    "EncodedQueue",
-    "Observation",
-    "without_empty_slots",
-    "orthogonal_linear",
-    "present_mask",
-    "scatter_rows",
-    "KernelExtractor",
-    "AttentionExtractor",
-]
-
 Observation = Mapping[str, Tensor]
 """Tensors of one batch, by the names in the observation spec."""
 

@@ -25,8 +25,6 @@ from kilowait.agents.networks.feature_extractor import (
 from kilowait.agents.networks.spec import NetworkSizes, ObservationSpecProtocol
 from kilowait.errors import InputError
 
-__all__ = ["GraphExtractor", "TimeDifferenceEncoding"]
-
 EDGE_TYPES = ("same user or project", "same nodes", "close in time", "itself")
 """Bits 1, 2 and 4 of ``edges``; every job also has an edge to itself."""
 FREQUENCIES = 4

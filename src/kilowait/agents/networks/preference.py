@@ -7,19 +7,20 @@ layer's bias. The result is an ordinary network without preference input, which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from kilowait.agents.networks.factory import network_from_config
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ, greedy_actions
 from kilowait.agents.networks.spec import LoadedSpec, ObservationSpecProtocol, spec_from_dict, spec_to_dict
 from kilowait.envs.observation_spec import PREFERENCE_PREFIX
 from kilowait.envs.preferences import preference_text, weights_from
 from kilowait.errors import InputError
-
-__all__ = ["PreferenceConditioned", "plain_spec", "with_fixed_preference", "preference_terms"]
 
 
 def preference_terms(spec: ObservationSpecProtocol) -> tuple[str, ...]:
@@ -76,6 +77,15 @@ class PreferenceConditioned:
 
     network: ActorCritic | DuelingQ
     name: str
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Origin of the network."""
+        return getattr(self.network, "provenance", {})
+
+    def decide(self, observation: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+        """(B,) the greedy actions of the network."""
+        return greedy_actions(self.network, observation)
 
     @property
     def preferences(self) -> tuple[str, ...]:

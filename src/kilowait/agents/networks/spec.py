@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["ObservationSpecProtocol", "NetworkSizes", "spec_to_dict", "spec_from_dict", "network_sizes"]
-
 
 class ObservationSpecProtocol(Protocol):
     """Observation and actions of an environment, as in ``vec.spec_of_observation``.

@@ -1,4 +1,8 @@
-"""Components shared by the RL algorithms: buffers, checkpoints, statistics, validation (not the training loops)."""
+"""Reinforcement learning: one file for each algorithm (A2C, D3QN, PPO, discrete SAC), and what they share.
+
+``train_NAME(vec, settings, seed=…)`` trains on the environments of `vec` and returns a `TrainingResult`. On a CPU the
+same seed gives bit-identical weights, also when training stops after any update and is resumed from its folder.
+"""
 
 try:
     import torch  # noqa: F401
@@ -9,8 +13,23 @@ except ModuleNotFoundError as missing:
 
     raise MissingExtraError("torch", "learn") from None
 
-from kilowait.agents.rl.agent_file import load_network, save_network
-from kilowait.agents.rl.distributions import greedy_actions
-from kilowait.agents.rl.training_result import TrainingError, TrainingResult, Update
+from kilowait.agents.rl.a2c import A2CSettings, train_a2c
+from kilowait.agents.rl.d3qn import D3QNSettings, train_d3qn
+from kilowait.agents.rl.learner import TrainingResult, Update
+from kilowait.agents.rl.ppo import PPOSettings, train_ppo
+from kilowait.agents.rl.sac import SACSettings, train_sac
+from kilowait.errors import TrainingError
 
-__all__ = ["TrainingResult", "TrainingError", "Update", "greedy_actions", "load_network", "save_network"]
+__all__ = [
+    "A2CSettings",
+    "D3QNSettings",
+    "PPOSettings",
+    "SACSettings",
+    "TrainingError",
+    "TrainingResult",
+    "Update",
+    "train_a2c",
+    "train_d3qn",
+    "train_ppo",
+    "train_sac",
+]

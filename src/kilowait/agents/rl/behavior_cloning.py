@@ -23,18 +23,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ, MaskedCategorical
 from kilowait.agents.rl.device import DeviceTransfer, TorchRng
-from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import VectorEnvProtocol
-from kilowait.agents.rl.episode_stats import EpisodeStatistics, ReturnScale
-from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer, generalized_advantages
-from kilowait.agents.rl.training_result import Update
-from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, Progress, TrainingState
-from kilowait.files import locks_output, write_text
-
-__all__ = ["BehaviorCloningSettings", "BehaviorCloning", "imitate"]
+from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
+from kilowait.agents.rl.learner import Learner, LearnerOptions, Update, UpdateMetrics, check_settings, gradient_step
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer, collect_rollout, generalized_advantages
+from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, run_training
+from kilowait.files import write_text
 
 FOLDER = "warm"
 """Subfolder of the training folder with the checkpoints of the warm start."""
@@ -72,6 +67,7 @@ class BehaviorCloningSettings:
     """Maximum norm of the gradients."""
     checkpoint_every: int = 10
     """Updates between checkpoints."""
+    precision: ClassVar[str] = "float32"
     patience: ClassVar[None] = None
     """No early stopping: a warm start is validated once, when it is finished."""
 
@@ -110,7 +106,7 @@ class BehaviorCloning:
     """Folder of the training; checkpoints are written to a subfolder."""
     resume: bool = False
     """Whether to resume an interrupted warm start from there."""
-    progress: Progress | None = None
+    progress: Callable[[Update], None] | None = None
 
     def __call__(self, network: ActorCritic | DuelingQ, algorithm: str, seed: int) -> None:
         """Train the network by imitation."""
@@ -129,7 +125,6 @@ class BehaviorCloning:
             write_text(self.folder / HISTORY, json.dumps(record, allow_nan=False) + "\n")
 
 
-@locks_output("folder", inside=True)
 def imitate(
     network: ActorCritic | DuelingQ,
     expert_env: ExpertEnv,
@@ -139,7 +134,7 @@ def imitate(
     seed: int,
     folder: Path | None = None,
     resume: Path | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[Update], None] | None = None,
 ) -> list[Update]:
     """Train a network by imitation, on the device where it is; returns the updates.
 
@@ -153,62 +148,65 @@ def imitate(
         resume: folder to resume from.
         progress: called with every update; `losses` contains `agreement`, the share of decisions equal to the expert's.
     """
-    vec, device = expert_env.vec, next(network.parameters()).device
-    size, updates = settings.n_steps * vec.num_envs, settings.updates(vec.num_envs)
-    optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
-    rng = TorchRng(seed, "agents.imitation", device)
-    scale = ReturnScale(vec.num_envs, settings.gamma)
-    episodes = EpisodeStatistics(vec.num_envs)
-    rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(device))
-    actor = cast(ActorCritic, lambda observations: _scores_and_value(network, observations))
-    training = TrainingState(
-        f"{algorithm}, warm start", vec, settings, seed=seed, updates=updates, network=network,
-        parts={"optimizer": optimizer, "rng": rng, "scale": scale, "episodes": episodes},
-        folder=folder, validate=None, progress=progress,
-    )  # fmt: skip
-    observation = training.begin(resume)
-    while not training.done:
-        optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
-        with torch.no_grad():
-            for step in range(settings.n_steps):
-                rollout.add_observation(step, observation, actor, rng.generator)
-                actions = expert_env.choose()
-                rollout.actions[step] = torch.from_numpy(actions)
-                observation, rewards, terminated, truncated, infos = vec.step(actions)
-                done = terminated | truncated
-                episodes.step(infos, done)
-                scale.step(rewards, done)
-                rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
-            transitions = rollout.close(observation, actor, scale.divisor if settings.normalize_rewards else 1.0)
-        returns = generalized_advantages(
+    learner = Imitation(f"{algorithm}, warm start", network, expert_env, settings, seed)
+    options: LearnerOptions = {"seed": seed, "checkpoint_dir": folder, "resume": resume, "progress": progress}
+    return run_training(learner, options).history
+
+
+class Imitation(Learner[BehaviorCloningSettings]):
+    """The updates of behavior cloning: the latest steps of the expert, and several passes over them."""
+
+    def __init__(
+        self,
+        name: str,
+        network: ActorCritic | DuelingQ,
+        expert_env: ExpertEnv,
+        settings: BehaviorCloningSettings,
+        seed: int,
+    ) -> None:
+        device = next(network.parameters()).device
+        super().__init__(name, expert_env.vec, settings, network, TorchRng(seed, "agents.imitation", device))
+        self.expert_env = expert_env
+        self.optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
+        self.rollout = RolloutBuffer(settings.n_steps, self.vec.num_envs, DeviceTransfer(device))
+        self.actor = cast(ActorCritic, lambda observations: _scores_and_value(network, observations))
+        self.parts |= {"optimizer": self.optimizer}
+
+    def update(self, observation: ObservationArrays, number: int) -> tuple[ObservationArrays, UpdateMetrics]:
+        """Collect steps of the expert, and learn to choose its actions."""
+        settings, rollout = self.settings, self.rollout
+        self.optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - number / self.updates)
+        observation, transitions = collect_rollout(self, rollout, observation, expert=self.expert_env.choose)
+        advantages = generalized_advantages(
             transitions["rewards"], rollout.values, rollout.next_values,
             transitions["terminated"], transitions["truncated"],
             gamma=settings.gamma, gae_lambda=settings.gae_lambda,
         )  # fmt: skip
-        returns = (returns + rollout.values).flatten()
+        returns = (advantages + rollout.values).flatten()
         observations, actions_taken = rollout.flat(), rollout.actions.flatten()
-
         metrics = []
         for epoch in range(settings.n_epochs):
-            order = torch.randperm(size, generator=rng.generator, device=device)
+            order = torch.randperm(self.steps, generator=self.rng.generator, device=self.device)
             for part in torch.split(order, settings.batch_size):
-                scores, values = _scores_and_value(network, {name: array[part] for name, array in observations.items()})
-                expert_actions = actions_taken[part]
-                choice_loss = _choice_loss(network, scores, expert_actions, settings.margin).mean()
-                if isinstance(network, DuelingQ):  # the value of the expert's action, not of the greedy one
-                    values = scores.gather(-1, expert_actions[:, None]).squeeze(-1)
-                value_loss = 0.5 * (values - returns[part]).square().mean()
-                optimizer.zero_grad()
-                torch.autograd.backward(choice_loss + settings.vf_coef * value_loss)
-                torch.nn.utils.clip_grad_norm_(network.parameters(), settings.max_grad_norm)
-                optimizer.step()
+                batch = {name: array[part] for name, array in observations.items()}
+                measured = self._gradient_step(batch, actions_taken[part], returns[part])
                 if epoch == 0:
-                    agreement = (scores.argmax(-1) == expert_actions).float().mean()
-                    metrics.append(torch.stack([choice_loss, value_loss, agreement]).detach())
-        choice_, value_, agreement_ = torch.stack(metrics).mean(0).tolist()
-        losses = {"imitation": choice_, "value": value_, "agreement": agreement_}
-        training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
-    return training.history
+                    metrics.append(measured)
+        choice, value, agreement = torch.stack(metrics).mean(0).tolist()
+        losses = {"imitation": choice, "value": value, "agreement": agreement}
+        return observation, UpdateMetrics(losses, self.episodes.means())
+
+    def _gradient_step(self, observation: dict[str, Tensor], expert_actions: Tensor, returns: Tensor) -> Tensor:
+        """One gradient step; returns the losses of choice and value, and the agreement before it."""
+        settings, network = self.settings, self.network
+        scores, values = _scores_and_value(network, observation)
+        choice_loss = _choice_loss(network, scores, expert_actions, settings.margin).mean()
+        if isinstance(network, DuelingQ):  # the value of the expert's action, not of the greedy one
+            values = scores.gather(-1, expert_actions[:, None]).squeeze(-1)
+        value_loss = 0.5 * (values - returns).square().mean()
+        gradient_step(self.optimizer, choice_loss + settings.vf_coef * value_loss, network, settings.max_grad_norm)
+        agreement = (scores.argmax(-1) == expert_actions).float().mean()
+        return torch.stack([choice_loss, value_loss, agreement]).detach()
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

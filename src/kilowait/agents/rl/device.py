@@ -11,11 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.rl.training_result import TrainingError
-from kilowait.errors import InputError, UnknownNameError
+from kilowait.errors import InputError, TrainingError, UnknownNameError
 from kilowait.rng import stream
-
-__all__ = ["PRECISIONS", "DeviceTransfer", "TorchRng", "use_device", "lower_precision", "ensure_allowed_action"]
 
 PRECISIONS = ("float32", "bf16")
 

@@ -7,7 +7,7 @@ and the truncated step itself is left out: its next observation is never stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from kilowait.agents.rl.device import DeviceTransfer
+from kilowait.agents.rl.env_protocol import ObservationArrays
+from kilowait.agents.rl.learner import Learner
 from kilowait.errors import InputError
-
-__all__ = ["SumTree", "ReplayBatch", "ReplayBuffer"]
 
 
 class SumTree:
@@ -218,3 +218,24 @@ class ReplayBuffer:
 
     def _leaves(self, slot: int) -> Tensor:
         return torch.arange(slot * self.envs, (slot + 1) * self.envs, device=self.device)
+
+
+def collect_transitions(
+    learner: Learner[Any],
+    replay: ReplayBuffer,
+    observation: ObservationArrays,
+    choose: Callable[[dict[str, Tensor]], Tensor],
+    steps: int,
+) -> ObservationArrays:
+    """Store `steps` steps of every environment under the actions of `choose`; returns the next observation."""
+    for _ in range(steps):
+        stored = replay.store_observation(observation)
+        with torch.no_grad(), learner.lower_precision():
+            actions = choose(stored)
+        env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()
+        observation, rewards, terminated, truncated, infos = learner.vec.step(env_actions)
+        done = terminated | truncated
+        learner.episodes.step(infos, done)
+        learner.scale.step(rewards, done)
+        replay.store_transition(actions, rewards, terminated, truncated)
+    return observation

@@ -7,6 +7,7 @@ step that terminated its episode the value is taken as 0, whatever the tensor co
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.networks.heads import ActorCritic
+from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical
 from kilowait.agents.rl.device import DeviceTransfer
-from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import ObservationArrays, final_observation
-
-__all__ = ["generalized_advantages", "n_step_returns", "RolloutBuffer"]
+from kilowait.agents.rl.learner import Learner
 
 
 def generalized_advantages(
@@ -151,3 +150,37 @@ class RolloutBuffer:
     def flat(self) -> dict[str, Tensor]:
         """Observations of all steps, flattened to (steps x envs, …)."""
         return {name: array.flatten(0, 1) for name, array in self.observations.items()}
+
+
+def collect_rollout(
+    learner: Learner[Any],
+    rollout: RolloutBuffer,
+    observation: ObservationArrays,
+    *,
+    reward: Callable[[npt.NDArray[np.float64], Mapping[str, Any]], npt.NDArray[np.float64]] | None = None,
+    expert: Callable[[], npt.NDArray[np.int64]] | None = None,
+) -> tuple[ObservationArrays, dict[str, Tensor]]:
+    """Fill the rollout with steps of the learner's policy; returns the next observation and `RolloutBuffer.close`.
+
+    Args:
+        learner: the learner.
+        rollout: its buffer.
+        observation: the current observation.
+        reward: changes the rewards of a step, by its infos, before they are stored.
+        expert: chooses the actions instead of the learner's policy.
+    """
+    actor = learner.actor
+    with torch.no_grad(), learner.lower_precision():
+        for step in range(rollout.steps):
+            actions = rollout.add_observation(step, observation, actor, learner.rng.generator)
+            if expert is not None:
+                actions = expert()
+                rollout.actions[step] = torch.from_numpy(actions)
+            observation, rewards, terminated, truncated, infos = learner.vec.step(actions)
+            done = terminated | truncated
+            learner.episodes.step(infos, done)
+            if reward is not None:
+                rewards = reward(rewards, infos)
+            learner.scale.step(rewards, done)
+            rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
+        return observation, rollout.close(observation, actor, learner.divisor)

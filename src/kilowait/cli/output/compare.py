@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 from kilowait.cli.output.energy import show_energy
-from kilowait.cli.output.gpu import show_gpu_table
-from kilowait.cli.output.run import cleaning_line
+from kilowait.cli.output.run import cleaning_line, show_gpu_table
 
 if TYPE_CHECKING:
     from kilowait.experiments.scenario_inputs import Workload
-
-__all__ = ["show_comparisons", "show_fairness", "show_sentences", "show_table"]
 
 Formatter = Callable[[float], str]
 _COLUMNS: dict[str, tuple[str, Formatter]] = {

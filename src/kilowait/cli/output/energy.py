@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
     from kilowait.experiments.scenario_inputs import Workload
 
-__all__ = ["show_accounts", "show_description", "show_controls", "show_energy"]
-
 _STATES = {
     "jobs": "jobs",
     "idle": "idle nodes",

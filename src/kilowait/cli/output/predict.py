@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 
 if TYPE_CHECKING:
-    from kilowait.experiments.evaluate_predictors import PredictorComparison
+    from kilowait.experiments.prediction.evaluation import PredictorComparison
     from kilowait.predict.explanation import Explanation
     from kilowait.predict.model_card import ModelCard
 
-__all__ = ["explanation_document", "show_card", "show_explanation", "show_scores"]
-
 SHOWN = 12
 """Number of features of a model card that are shown."""
+
+
+def _rounded(value: float) -> str:
+    return console.number(round(value))
+
+
+_ACCURACY: console.Columns = [("accuracy", "accuracy", "{:.3f}".format), ("log-RMSE", "log_rmse", "{:.2f}".format)]
+_LOW: tuple[str, str, Callable[[Any], str]] = ("too low", "underprediction_rate", console.percent)
 
 
 def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
@@ -90,11 +97,13 @@ def show_card(card: ModelCard) -> None:
         ]
     )
     print(f"\nerrors on those later jobs, {card.unit}")
-    rows = [_errors(name, scores) for name, scores in card.errors.items()]
-    console.table(["", "accuracy", "log-RMSE", "MAE", "median", "too low"], rows)
+    errors = [{"name": name, **scores} for name, scores in card.errors.items()]
+    console.records(
+        [("", "name", str), *_ACCURACY, ("MAE", "mae", _rounded), ("median", "median_ae", _rounded), _LOW], errors
+    )
     if card.importance:
         print("\nmost important features, by share of the gain of all splits")
-        from kilowait.predict.target_features import feature_meaning
+        from kilowait.predict.features import feature_meaning
 
         top = list(card.importance.items())[:SHOWN]
         console.table(
@@ -105,20 +114,8 @@ def show_card(card: ModelCard) -> None:
         )
     if card.drift:
         print("\ndrift: fitted on the first half of the log, tested on each later month")
-        console.table(
-            ["month", "jobs", "accuracy", "log-RMSE", f"MAE {card.unit}", "too low"],
-            [
-                [
-                    f"{row['month']:.0f}",
-                    f"{row['jobs']:,.0f}",
-                    f"{row['accuracy']:.3f}",
-                    f"{row['log_rmse']:.2f}",
-                    console.number(round(row["mae"])),
-                    console.percent(row["underprediction_rate"]),
-                ]
-                for row in card.drift
-            ],
-        )
+        months: console.Columns = [("month", "month", "{:.0f}".format), ("jobs", "jobs", console.integer)]
+        console.records([*months, *_ACCURACY, (f"MAE {card.unit}", "mae", _rounded), _LOW], card.drift)
 
 
 def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> None:
@@ -137,7 +134,7 @@ def show_explanation(explanation: Explanation, card: ModelCard, count: int) -> N
     if not explanation.parts:
         print(f"\n{card.model} uses no other features")
         return
-    from kilowait.predict.feature_text import feature_value_text
+    from kilowait.predict.explanation import feature_value_text
 
     print(f"\nfactors of the prediction (x {explanation.start:.3f} for every job; the product is the geometric mean)")
     rows = [
@@ -172,17 +169,6 @@ def explanation_document(explanation: Explanation, card: ModelCard, count: int) 
     }
 
 
-def _errors(name: str, scores: Any) -> list[str]:
-    return [
-        name,
-        f"{scores['accuracy']:.3f}",
-        f"{scores['log_rmse']:.2f}",
-        console.number(round(scores["mae"])),
-        console.number(round(scores["median_ae"])),
-        console.percent(scores["underprediction_rate"]),
-    ]
-
-
 def _amount(value: float, unit: str) -> str:
     """A value with its unit; times also as a span."""
     if unit == "s":
@@ -204,3 +190,19 @@ def _ends(ends: Iterable[float], digits: int) -> str:
     """A confidence interval; '-' if the test jobs cover only one week."""
     low, high = ends
     return f"{low:,.{digits}f} to {high:,.{digits}f}" if math.isfinite(low) else "-"
+
+
+def show_prediction_report(report: Mapping[str, Any], out: Path) -> None:
+    """Print the errors of the predictions and the coverage of the upper bound."""
+    print(f"the last {report['test_jobs']:,} of {report['jobs']:,} jobs, each predicted when it was submitted\n")
+    columns: console.Columns = [
+        ("prediction", "description", str),
+        ("accuracy", "accuracy", console.percent),
+        ("log-RMSE", "log_rmse", console.number),
+        ("mean error", "mae_s", console.span),
+        ("too short", "underprediction_rate", console.percent),
+    ]
+    console.records(columns, report["scores"])
+    upper_bound = next(row for row in report["calibration"] if row["level"] == 0.9)
+    print(f"\nthe 90 % upper bound held for {console.percent(upper_bound['calibrated'])} of the jobs")
+    print(f"written to {out}; write a page: kilowait report {out}")

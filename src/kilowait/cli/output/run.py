@@ -1,19 +1,18 @@
-"""Text output of ``kilowait simulate``: run, metrics, classes of jobs."""
+"""Output of ``kilowait simulate``: the run, its metrics, classes of jobs, GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 
 if TYPE_CHECKING:
-    from kilowait.evaluation import ClassRow, Metrics
+    from kilowait.evaluation import Metrics
     from kilowait.experiments.scenario import ScenarioResult
     from kilowait.experiments.scenario_inputs import Workload
 
-__all__ = ["cleaning_line", "show_classes", "show_metrics", "show_run"]
-
+Formatter = Callable[[float], str]
 _STATISTICS = ("mean", "median", "p95", "p99", "max")
 _MEASURES = {
     "wait": ("wait_s", console.span),
@@ -38,7 +37,27 @@ def cleaning_line(workload: Workload) -> str | None:
     return f"{report.lines()[0]}; see kilowait traces describe"
 
 
-def show_run(done: ScenarioResult) -> None:
+def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
+    """Print the results of a run, as `summarize_run` gives them."""
+    if "gpus" in results:
+        _show_gpu_run(done, results["metrics"], results["gpus"])
+    else:
+        _show_settings(done)
+        print()
+        _show_metrics(results["metrics"], done.cluster.nodes)
+    if done.accounts is not None:
+        from kilowait.cli.output.energy import show_accounts
+
+        print()
+        violation = done.budget_violation
+        budget = None if violation is None else violation.description
+        show_accounts(done.accounts, done.controls_description, budget)
+    if "by" in results:
+        print()
+        _show_classes(**results["by"])
+
+
+def _show_settings(done: ScenarioResult) -> None:
     """Print the jobs, the cluster and the scheduling settings of a run."""
     run = done.log.run
     backfill = str(run["backfill"])
@@ -52,19 +71,21 @@ def show_run(done: ScenarioResult) -> None:
         settings.append(f"placement {run['placement']}")
     if not run["dependencies"]:
         settings.append("dependencies ignored")
+    size = console.count(done.cluster.nodes, "node")
+    cluster = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
+    console.facts([*_log_rows(done), ("cluster", cluster), ("scheduling", ", ".join(settings))])
+
+
+def _log_rows(done: ScenarioResult) -> list[tuple[str, str]]:
+    """The log, and what was cleaned."""
     jobs = console.count(len(done.workload.jobs), "job")
     if done.scenario.load is not None:
         jobs += f", scaled to an offered load of {done.scenario.load:g}"
-    size = console.count(done.cluster.nodes, "node")
-    cluster = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
-    rows = [("trace", f"{done.scenario.trace}, {jobs}")]
     cleaning = cleaning_line(done.workload)
-    if cleaning is not None:
-        rows.append(("read", cleaning))
-    console.facts([*rows, ("cluster", cluster), ("scheduling", ", ".join(settings))])
+    return [("trace", f"{done.scenario.trace}, {jobs}"), *([] if cleaning is None else [("read", cleaning)])]
 
 
-def show_metrics(metrics: Metrics, nodes: int) -> None:
+def _show_metrics(metrics: Metrics, nodes: int) -> None:
     """Print the metrics of a run."""
     rows = []
     for name, (key, format_value) in _MEASURES.items():
@@ -88,31 +109,166 @@ def show_metrics(metrics: Metrics, nodes: int) -> None:
     )
 
 
-def show_classes(kind: str, rows: Sequence[ClassRow]) -> None:
+def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print waits by class of job."""
-    header = [
-        kind,
-        "jobs",
-        "mean\nwait",
-        "median\nwait",
-        "95 % below",
-        "longest",
-        "mean bounded\nslowdown",
-        "node-hours",
+    columns: console.Columns = [
+        (kind, "label", str),
+        ("jobs", "jobs", console.integer),
+        ("mean\nwait", "mean_wait_s", console.span),
+        ("median\nwait", "median_wait_s", console.span),
+        ("95 % below", "p95_wait_s", console.span),
+        ("longest", "max_wait_s", console.span),
+        ("mean bounded\nslowdown", "mean_bsld", console.number),
+        ("node-hours", "node_h", console.number),
     ]
-    console.table(
-        header,
+    console.records(columns, rows)
+
+
+# -- GPU clusters ------------------------------------------------------------------------------------
+
+
+def _show_gpu_run(done: ScenarioResult, metrics: Metrics, gpus: Mapping[str, Any]) -> None:
+    """Print jobs, cluster and settings, metrics of users and GPUs, and results by GPU type and priority."""
+    _show_gpu_settings(done, str(gpus["speeds"]))
+    print()
+    _show_gpu_metrics(metrics, gpus["metrics"], done)
+    print()
+    console.records(_TYPE_COLUMNS, gpus["by_type"])
+    if len(gpus["by_priority"]) > 1:
+        print()
+        console.records(_PRIORITY_COLUMNS, gpus["by_priority"])
+
+
+def _show_gpu_settings(done: ScenarioResult, speeds: str) -> None:
+    run, cluster = done.log.run, done.cluster
+    gpus = sum(group.nodes * group.gpus for group in cluster.groups)
+    settings = [
+        f"policy {run['policy']}",
+        f"backfill {done.scenario.backfill}",
+        f"placement {run['placement']}",
+        f"GPU type order {done.scenario.gpu.gpu_type_order or run['gpu_type_order']}",
+    ]
+    if run["rounds"]:
+        settings.append(f"rounds of {console.span(run['round_interval_s'])}")
+    elif run["round_interval_s"]:
+        settings.append(f"also scheduled every {console.span(run['round_interval_s'])}")
+    settings += [word for word in ("preempt", "migrate") if run[word]]
+    console.facts(
         [
-            [
-                row.label,
-                f"{row.jobs:,}",
-                console.span(row.mean_wait_s),
-                console.span(row.median_wait_s),
-                console.span(row.p95_wait_s),
-                console.span(row.max_wait_s),
-                console.number(row.mean_bsld),
-                console.number(row.node_h),
-            ]
-            for row in rows
+            *_log_rows(done),
+            ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs"),
+            ("scheduling", ", ".join(settings)),
+            ("checkpoints", _checkpoints(run)),
+            ("speeds", speeds),
+        ]
+    )
+
+
+def _checkpoints(run: Mapping[str, Any]) -> str:
+    interval_s = run["checkpoint_s"]
+    if interval_s == 0:
+        interval_text = "at preemption"
+    else:
+        interval_text = f"every {console.span(interval_s)} of work" if interval_s < float("inf") else "never"
+    spans = {
+        "grace_s": "grace period",
+        "checkpoint_write_s": "write time",
+        "checkpoint_load_s": "load time",
+        "min_run_before_preempt_s": "minimum run time",
+    }
+    return ", ".join([interval_text, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])])
+
+
+def _show_gpu_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
+    names = {"completion time (JCT)": "turnaround_s", "queueing": "wait_s"}
+    statistics = ("mean", "median", "p95", "p99", "max")
+    console.table(
+        ["", "mean", "median", "95 % below", "99 % below", "largest"],
+        [
+            [name, *(console.span(float(metrics[f"{which}_{key}"])) for which in statistics)]
+            for name, key in names.items()
+        ],
+    )
+    print()
+    number, percent = console.number, console.percent
+    rejected = f", {int(metrics['rejected']):,} did not fit and were left out" if metrics["rejected"] else ""
+    unfinished = int(gpus["unfinished_jobs"]) - int(metrics["rejected"])
+    unfinished_text = f", {unfinished:,} not finished" if unfinished else ""
+    console.facts(
+        [
+            ("jobs", f"{int(gpus['jobs']):,}{rejected}{unfinished_text}"),
+            ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
+            (
+                "GPU utilization",
+                f"{percent(gpus['gpu_utilization'])} allocated; {number(gpus['gpu_hours'])} GPU-hours; "
+                f"{percent(gpus['work_utilization'])} doing work that was not lost",
+            ),
+            ("in FLOPS", f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}"),
+            ("fragmentation", f"{percent(gpus['mean_fragmentation'])} of the GPUs free but unusable, on average"),
+            (
+                "nodes in use",
+                f"{number(gpus['mean_nodes_in_use'])} of {done.cluster.nodes:,} on average, at most "
+                f"{number(gpus['peak_nodes_in_use'])}",
+            ),
+            (
+                "preemption",
+                f"{number(gpus['preemptions'])} preemptions, {number(gpus['migrations'])} migrations, "
+                f"{number(gpus['lost_gpu_hours'])} GPU-hours of work lost",
+            ),
+            (
+                "fairness",
+                f"finish-time rho {number(gpus['mean_rho'])} on average, at most {number(gpus['max_rho'])}; "
+                f"{percent(gpus['unfair_share'])} of jobs above 1.05",
+            ),
+        ]
+    )
+
+
+def _known(gpus: Mapping[str, float]) -> str:
+    share = gpus["flops_known_share"]
+    return f"; known of {console.percent(share)} of the GPUs" if share < 1 else ""
+
+
+_TYPE_COLUMNS: console.Columns = [
+    ("GPU type", "type", str),
+    ("nodes", "nodes", console.integer),
+    ("GPUs", "gpus", console.integer),
+    ("jobs", "jobs", console.integer),
+    ("GPU-hours", "gpu_hours", console.number),
+    ("allocated", "utilization", console.percent),
+    ("shared", "shared", console.percent),
+    ("preempted", "preemptions", console.integer),
+    ("migrated", "migrations", console.integer),
+]
+_PRIORITY_COLUMNS: console.Columns = [
+    ("priority", "priority", "{:g}".format),
+    ("jobs", "jobs", console.integer),
+    ("mean JCT", "mean_jct_s", console.span),
+    ("95 % below", "p95_jct_s", console.span),
+    ("mean queueing", "mean_queueing_s", console.span),
+    ("95 % below", "p95_queueing_s", console.span),
+    ("preempted", "preemptions", console.integer),
+    ("GPU-hours", "gpu_hours", console.number),
+]
+_COLUMNS: dict[str, tuple[str, Formatter]] = {
+    "mean_jct_s": ("mean\nJCT", console.span),
+    "p95_jct_s": ("95 % JCT\nbelow", console.span),
+    "mean_queueing_s": ("mean\nqueueing", console.span),
+    "gpu_utilization": ("GPU\nutilization", console.percent),
+    "flops_utilization": ("in\nFLOPS", console.percent),
+    "mean_fragmentation": ("fragmen-\ntation", console.percent),
+    "preemptions": ("preemp-\ntions", console.number),
+    "lost_gpu_hours": ("GPU-hours\nlost", console.number),
+    "mean_rho": ("finish-time\nrho", console.number),
+}
+
+
+def show_gpu_table(table: Mapping[str, Mapping[str, float]], order: list[str]) -> None:
+    """Print the GPU metrics of each policy, in this order of labels."""
+    console.table(
+        ["GPUs", *(interval_text for interval_text, _ in _COLUMNS.values())],
+        [
+            [label, *(interval_text(table[label][name]) for name, (_, interval_text) in _COLUMNS.items())]
+            for label in order
         ],
     )

@@ -4,68 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 
 if TYPE_CHECKING:
-    from kilowait.cluster import Cluster
-    from kilowait.experiments.trainers import Trainer
-
-__all__ = [
-    "progress_text",
-    "search_outcome",
-    "show_energy_evaluation",
-    "show_front",
-    "show_gpu_evaluation",
-    "show_trained_agent",
-]
+    from kilowait.experiments.training.train import TrainedAgent
 
 TRAIN_LONGER_HINT = "to train longer, repeat the command with more --generations and --resume"
 
 
-def progress_text(trainer: Trainer, done: Any) -> tuple[str, bool, int]:
-    """Text of a finished generation or update, whether it is shown without a terminal, and its number."""
-    from kilowait.experiments.trainers import GpuTrainer, NetworkTrainer, PowerTrainer
-
-    if not isinstance(trainer, NetworkTrainer):
-        if isinstance(trainer, GpuTrainer):
-            text = f"best so far {done.best:.3f} of the best policy"
-        elif isinstance(trainer, PowerTrainer):
-            text = f"best so far {done.best:.3f} of the best hand-tuned policy"
-        else:
-            text = f"candidates at {done.training:.3f} of the initial objective"
-        return text, done.number % 10 == 0, done.number
-    warm = trainer.warm_start_updates
-    if "imitation" in done.losses:
-        expert, agreement = trainer.settings.expert, done.losses["agreement"]
-        text = f"behavior cloning of {expert}, {done.steps:,} decisions, {agreement:.1%} agreement"
-        return text, done.number % max(1, warm // 10) == 0, done.number
-    ended = "" if math.isnan(done.metric) else f", episodes {done.metric:.3f}"
-    best = "" if math.isnan(done.best) else f", best so far {done.best:.3f}"
-    text = f"update {done.number}, {done.steps:,} steps, {done.steps_per_s:,.0f}/s{ended}{best}"
-    return text, done.number % max(1, (trainer.steps - warm) // 20) == 0, warm + done.number
-
-
-def show_trained_agent(
-    trainer: Trainer,
-    agent: Any,
-    evaluation: Mapping[str, Any],
-    front: Mapping[str, Any] | None,
-    workload: Any,
-    cluster: Cluster,
-    out: Path,
-    state: Path,
-) -> None:
+def show_trained_agent(result: TrainedAgent) -> None:
     """Print the test results of a trained agent, and how to use it."""
     from kilowait.cli.output.compare import show_comparisons
-    from kilowait.experiments.train_gpu import start_description
-    from kilowait.experiments.trainers import GpuTrainer, NetworkTrainer, PowerTrainer
+    from kilowait.experiments.training.linear import GpuTrainer, PowerTrainer, start_description
+    from kilowait.experiments.training.network import NetworkTrainer
 
-    is_network = isinstance(trainer, NetworkTrainer)
-    if front is not None:
-        show_front(front)
+    trainer, agent, evaluation, out = result.trainer, result.agent, result.evaluation, result.out
+    is_network, node_level = isinstance(trainer, NetworkTrainer), result.cluster.node_level
+    if result.front is not None:
+        show_front(result.front)
         console.note("the comparison with policies uses equal weights")
     if isinstance(trainer, GpuTrainer):
         print(f"the best policy on the training jobs is {start_description(agent)}")
@@ -73,12 +31,12 @@ def show_trained_agent(
             print("no candidate of the search is significantly better on the validation jobs: the agent is that policy")
     if trainer.power is not None:
         show_energy_evaluation(evaluation)
-    elif cluster.node_level:
+    elif node_level:
         show_gpu_evaluation(evaluation)
     else:
         for note in evaluation["notes"]:
             console.note(note)
-        show_comparisons([evaluation], [workload])
+        show_comparisons([evaluation], [result.workload])
         if not is_network:
             print(f"\n{search_outcome(agent)}")
     objectives = trainer.settings.objectives if is_network else ()
@@ -87,13 +45,13 @@ def show_trained_agent(
     if isinstance(trainer, PowerTrainer) and trainer.power is not None:
         use = f"kilowait simulate --policy agent:{file} --power ... --power-controls {trainer.power.power_controls}"
     else:
-        baseline = "srtf" if cluster.node_level else "saf"
+        baseline = "srtf" if node_level else "saf"
         use = f"kilowait compare --policies {baseline},agent:{file}{preference}"
     print(f"\nwritten to {out}; use it with: {use}")
     if is_network:
         print(
-            f"learning curves: tensorboard --logdir {state}; to train longer, repeat the command with more "
-            "--total-timesteps and --resume"
+            f"learning curves: tensorboard --logdir {result.checkpoints}; to train longer, repeat the command with "
+            "more --total-timesteps and --resume"
         )
     else:
         print(TRAIN_LONGER_HINT)

@@ -18,13 +18,9 @@ from kilowait.energy.accounting.power_by_node_state import (
 )
 from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import DvfsTable, PowerModel, UtilizationProfile, power_breakdown, power_sources
-from kilowait.energy.signals import Weather
-from kilowait.energy.signals.align import ClockOrigin, Signals, align_signals
+from kilowait.energy.signals.align import ClockOrigin, ExternalSignals, Signals, align_signals
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
-from kilowait.series import Series
-
-__all__ = ["account_energy"]
 
 
 def account_energy(
@@ -36,11 +32,7 @@ def account_energy(
     tables: Mapping[str, DvfsTable] | None = None,
     gpu_cap: npt.ArrayLike | None = None,
     horizon: tuple[float, float] | None = None,
-    carbon: Series | None = None,
-    price: Series | None = None,
-    weather: Weather | None = None,
-    start: str | None = None,
-    repeat_signals: bool = False,
+    signals: ExternalSignals | None = None,
 ) -> EnergyAccounts:
     """The energy accounts of a run on `cluster` with the power model `model`.
 
@@ -56,42 +48,32 @@ def account_energy(
         model: its power model, or the name of a preset such as "taurus"; a model of one group applies to all groups.
         utilization: utilization profile of jobs whose power and utilization are not known.
         tables: the DVFS tables of the run by group; None: those of the power controls that the log records, if any.
-        gpu_cap: in a node-level GPU cluster the GPU power caps of the run (`cap_gpus`), one value or one per job; None:
-            no caps.
+        gpu_cap: GPU power caps of the run (`cap_gpus`) in a node-level GPU cluster, one or one per job; None: no caps.
         horizon: start and end in seconds of the log; None: from the first submission to the last end. Nodes are assumed
             to stay in their last state after the end of the run.
-        carbon: carbon intensity, in g/kWh or a unit that can be converted.
-        price: electricity price per kWh or MWh.
-        weather: for cooling models that depend on it.
-        start: date of the first submission ("2022-01-01", UTC); None: the log's own ``unix_start_s``. Signals without
-            dates are in the log's time already.
-        repeat_signals: whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it
-            is an error.
+        signals: carbon intensity, price and weather; None: no CO2 and no cost.
 
     >>> import kilowait as kw
+    >>> from kilowait.series import Series
     >>> jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2], power_w=[400])
     >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(3), policy="fcfs")
-    >>> accounts = account_energy(
-    ...     log, Cluster.from_nodes(3), PowerModel.preset("taurus"), carbon=Series.constant(500, "g/kWh")
-    ... )
+    >>> signals = ExternalSignals(carbon=Series.constant(500, "g/kWh"))
+    >>> accounts = account_energy(log, Cluster.from_nodes(3), PowerModel.preset("taurus"), signals=signals)
     >>> {state: round(kwh, 3) for state, kwh in accounts.by_state.items() if kwh}
     {'jobs': 0.4, 'idle': 0.095}
     >>> round(accounts.facility_kwh / accounts.it_kwh, 3), round(accounts.co2_kg, 3)
     (1.3, 0.322)
     """
     horizon_s = _horizon(log, horizon)
-    if isinstance(model, str):
-        model = PowerModel.preset(model)
-    if tables is None and "power_controls" in log.run:
-        from kilowait.energy.controls import dvfs_tables  # imports this package
-
-        tables = dvfs_tables(log.run["power_controls"], log.jobs_table, cluster, model, utilization)
+    model = PowerModel.preset(model) if isinstance(model, str) else model
+    tables = _recorded_tables(log, cluster, model, utilization) if tables is None else tables
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    origin = ClockOrigin.of(log.jobs_table, start)
-    signals = align_signals(origin, horizon_s, fitted.facility.cooling, carbon, price, weather, repeat_signals)
+    signals = signals or ExternalSignals()
+    origin = ClockOrigin.of(log.jobs_table, signals.start)
+    aligned = align_signals(signals, origin, horizon_s, fitted.facility.cooling)
     _check_node_level(log, cluster, tables, gpu_cap)
     parent = parent_groups(log, cluster)
-    edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in signals.all())
+    edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in aligned.all())
     grid = time_grid(log, horizon_s, (*state_times(log, cluster), *edges))
     held_idle_w = None
     if log.pieces is None:
@@ -101,11 +83,8 @@ def account_energy(
         allocated = allocated_power(log, cluster, fitted, utilization, gpu_cap)
         nodes, watts, held_idle_w = allocated.nodes, allocated.watts, allocated.idle_w
         it_w, joules = gpu_power_by_state(log, fitted, grid, allocated)
-    facility_w = fitted.facility.facility_w(
-        it_w,
-        None if signals.temperature is None else grid.series(signals.temperature),
-        None if signals.wet_bulb is None else grid.series(signals.wet_bulb),
-    )
+    weather = (None if part is None else grid.series(part) for part in (aligned.temperature, aligned.wet_bulb))
+    facility_w = fitted.facility.facility_w(it_w, *weather)
     return EnergyAccounts(
         log=log,
         horizon_s=horizon_s,
@@ -113,17 +92,28 @@ def account_energy(
         facility_w=facility_w,
         unix_zero_s=origin.unix_zero_s,
         by_group={name: {state: spent / J_PER_KWH for state, spent in group.items()} for name, group in joules.items()},
-        carbon=signals.carbon,
-        price=signals.price,
-        currency=signals.currency,
-        signals=signals.descriptions,
-        notes=_notes(log, cluster, fitted, utilization, tables, gpu_cap, signals),
+        carbon=aligned.carbon,
+        price=aligned.price,
+        currency=aligned.currency,
+        signals=aligned.descriptions,
+        notes=_notes(log, cluster, fitted, utilization, tables, gpu_cap, aligned),
         grid=grid,
         segment_group=parent[log.group],
         segment_nodes=nodes,
         segment_w=watts,
         segment_idle_w=held_idle_w,
     )
+
+
+def _recorded_tables(
+    log: ExecutionLog, cluster: Cluster, model: PowerModel, utilization: UtilizationProfile | None
+) -> Mapping[str, DvfsTable] | None:
+    """The DVFS tables of the power controls that the log records; None if it records none."""
+    if "power_controls" not in log.run:
+        return None
+    from kilowait.energy.controls import dvfs_tables  # imports this package
+
+    return dvfs_tables(log.run["power_controls"], log.jobs_table, cluster, model, utilization)
 
 
 def _check_node_level(

@@ -18,20 +18,6 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
-__all__ = [
-    "Floats",
-    "Ints",
-    "TimeGrid",
-    "time_grid",
-    "weighted_sum",
-    "DvfsTableByClass",
-    "full_speed_w",
-    "held_nodes",
-    "lower_bound_kwh",
-    "parent_groups",
-    "segment_nodes_and_watts",
-]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

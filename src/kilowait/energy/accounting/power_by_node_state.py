@@ -23,16 +23,6 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import NodeStates
 
-__all__ = [
-    "ENERGY_STATES",
-    "StatePower",
-    "power_by_state",
-    "state_times",
-    "allocated_power",
-    "gpu_notes",
-    "gpu_power_by_state",
-]
-
 ENERGY_STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
 """What energy is spent on: jobs, states of nodes without jobs, and fixed loads."""
 

@@ -15,16 +15,15 @@ from functools import cached_property
 import numpy as np
 
 from kilowait.cluster.power_controls import StepFunction
-from kilowait.energy.accounting.attribution import EnergyRow, energy_by_job, energy_rows_by
 from kilowait.energy.accounting.job_power import J_PER_KWH, Floats, Ints, TimeGrid
 from kilowait.energy.accounting.power_by_node_state import ENERGY_STATES
-from kilowait.errors import InputError
-from kilowait.jobs import ExecutionLog, JobRecords
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import ExecutionLog, JobRecords, JobTable
+from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.series import Series
 
-__all__ = ["EnergyAccounts", "Hourly", "PowerBins", "BudgetViolation", "budget_violation"]
-
 _HOUR_S = 3600.0
+_WAITING = ("idle", "shutting_down", "asleep", "waking")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +47,20 @@ class PowerBins:
     facility_w: Floats
     carbon_g_per_kwh: Floats | None
     price_per_mwh: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    """Totals over the jobs of one user, account, queue ..."""
+
+    label: str
+    jobs: int
+    it_kwh: float
+    facility_kwh: float
+    idle_share_kwh: float
+    """Share of the IT energy of idle and sleeping nodes, by node-seconds; not included in the other fields."""
+    co2_kg: float | None
+    cost: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,22 +256,33 @@ class EnergyAccounts:
 
     @cached_property
     def _per_job(self) -> JobRecords:
-        rates = {"facility_j": self.facility_w}
-        if self._co2_g_per_s is not None:
-            rates["co2_g"] = self._co2_g_per_s
-        if self._cost_per_s is not None:
-            rates["cost"] = self._cost_per_s
-        return energy_by_job(
-            self.log,
-            self.grid,
-            self.segment_group,
-            self.it_w,
-            rates,
-            self.segment_nodes,
-            self.segment_w,
-            self.by_group,
-            self.segment_idle_w,
-        )
+        log, grid = self.log, self.grid
+
+        def by_job(of_segment: Floats) -> Floats:
+            return np.asarray(np.bincount(log.job, of_segment, len(log.jobs_table)), np.float64)
+
+        columns = {"job_id": log.jobs_table["job_id"], "it_j": by_job(self.segment_w * grid.ran_s)}
+        if self.segment_idle_w is not None:
+            columns["held_idle_j"] = by_job(self.segment_idle_w * grid.ran_s)
+        rates = {"facility_j": self.facility_w, "co2_g": self._co2_g_per_s, "cost": self._cost_per_s}
+        for name, rate in rates.items():
+            if rate is not None:
+                # The share of a segment at every moment is its share of the IT power.
+                per_watt = np.divide(rate, self.it_w, out=np.zeros(len(grid)), where=self.it_w > 0)
+                columns[name] = by_job(self.segment_w * grid.over_segments(per_watt))
+        columns["idle_share_j"] = by_job(self._idle_shares(self.segment_nodes * grid.ran_s))
+        return JobRecords(columns)
+
+    def _idle_shares(self, node_s: Floats) -> Floats:
+        """Joules of nodes without a job, split by node-seconds of segments: own group and unused groups."""
+        joules = np.array([sum(states[name] for name in _WAITING) for states in self.by_group.values()]) * J_PER_KWH
+        ran_s = np.bincount(self.segment_group, node_s, len(joules))
+        used = ran_s > 0
+        if not used.any():
+            return np.zeros(len(node_s))
+        per_node_s = np.divide(joules, ran_s, out=np.zeros(len(joules)), where=used)
+        per_node_s += joules[~used].sum() / ran_s.sum()
+        return np.asarray(per_node_s[self.segment_group] * node_s)
 
     def by_user(self) -> list[EnergyRow]:
         """Energy of the jobs by user, most first; see `by`."""
@@ -266,7 +290,35 @@ class EnergyAccounts:
 
     def by(self, kind: str) -> list[EnergyRow]:
         """Energy of the jobs by "user", "account", "queue", "qos" or "name", most first; "-" is unknown."""
-        return energy_rows_by(self.log.jobs_table, self.per_job(), kind)
+        return _energy_rows_by(self.log.jobs_table, self.per_job(), kind)
+
+
+def _energy_rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
+    """The columns of `EnergyAccounts.per_job` summed by a labelled column of the job table, most IT energy first."""
+    if kind not in LABEL_COLUMNS:
+        raise UnknownNameError("job column to group by", kind, LABEL_COLUMNS)
+    values, code = np.unique(jobs.column(kind), return_inverse=True)
+    names = jobs.labels.get(kind)
+    labels = ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+    number = np.bincount(code, minlength=len(labels))
+
+    def sums(name: str, unit: float) -> list[float]:
+        return [float(total) for total in np.bincount(code, spent[name], len(labels)) / unit]
+
+    def sums_if_known(name: str, unit: float) -> list[float] | list[None]:
+        return sums(name, unit) if name in spent.columns else [None] * len(labels)
+
+    rows = zip(
+        labels,
+        number.tolist(),
+        sums("it_j", J_PER_KWH),
+        sums("facility_j", J_PER_KWH),
+        sums("idle_share_j", J_PER_KWH),
+        sums_if_known("co2_g", 1e3),
+        sums_if_known("cost", 1.0),
+        strict=True,
+    )
+    return sorted((EnergyRow(*row) for row in rows), key=lambda row: -row.it_kwh)
 
 
 _EQUAL = 1e-9

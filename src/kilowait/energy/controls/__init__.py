@@ -2,8 +2,13 @@
 
 from kilowait.energy.accounting.result import BudgetViolation, budget_violation
 from kilowait.energy.controls.parse import CONTROL_NAMES, ControlSpec, parse_controls
-from kilowait.energy.controls.resolve import ForecastFactory, ResolvedControls, dvfs_tables, resolve_controls
-from kilowait.energy.controls.sleep_policies import forecast_awake_nodes
+from kilowait.energy.controls.resolve import (
+    ForecastFactory,
+    ResolvedControls,
+    dvfs_tables,
+    forecast_awake_nodes,
+    resolve_controls,
+)
 
 __all__ = [
     "CONTROL_NAMES",

@@ -28,8 +28,6 @@ from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.units import parse_duration
 
-__all__ = ["CONTROL_NAMES", "ShiftRule", "ControlSpec", "SleepRule", "parse_controls"]
-
 CONTROL_NAMES = ("sleep", "dvfs", "shift", "budget")
 """Names of the power controls."""
 SLEEPS = ("never", "timeout", "break-even", "predictive")

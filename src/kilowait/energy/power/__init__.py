@@ -1,8 +1,15 @@
 """Power models: node components, conversion losses, cooling and facility, DVFS states, node sleep and job power."""
 
 from kilowait.energy.power.breakdown import description_rows, power_breakdown
-from kilowait.energy.power.components import Component, LoadCurve, NodePower
-from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.components import (
+    AffineLoss,
+    Component,
+    Conversion,
+    EfficiencyCurve,
+    FixedLoad,
+    LoadCurve,
+    NodePower,
+)
 from kilowait.energy.power.cooling import (
     Chiller,
     ConstantPue,
@@ -14,16 +21,18 @@ from kilowait.energy.power.cooling import (
 )
 from kilowait.energy.power.dvfs import (
     GPU_CAP_CURVES,
-    CapCurve,
     CapTable,
-    DvfsState,
+    DvfsTable,
+    GpuCaps,
+    best_level,
     break_even_beta,
+    cap_gpus,
     clock_slowdown,
     fit_cap_curve,
+    level_tables,
     read_cap_table,
 )
-from kilowait.energy.power.dvfs_tables import DvfsTable, GpuCaps, best_level, cap_gpus, level_tables
-from kilowait.energy.power.model import Facility, GroupPower, PowerModel, SleepStates
+from kilowait.energy.power.model import CapCurve, DvfsState, Facility, GroupPower, PowerModel, SleepStates
 from kilowait.energy.power.partial_node_power import energy_by_type
 from kilowait.energy.power.utilization import (
     ConstantUtilization,

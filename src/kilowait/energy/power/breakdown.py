@@ -7,8 +7,6 @@ from typing import Any
 
 from kilowait.energy.power.model import GroupPower, PowerModel
 
-__all__ = ["power_breakdown", "description_rows"]
-
 
 def power_breakdown(
     model: PowerModel,

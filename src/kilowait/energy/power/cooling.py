@@ -15,17 +15,6 @@ import numpy.typing as npt
 from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = [
-    "COOLING_MODELS",
-    "Chiller",
-    "ConstantPue",
-    "Cooling",
-    "Economiser",
-    "LinearCop",
-    "SupplyAirCop",
-    "cooling_model",
-]
-
 Weather = npt.ArrayLike | None
 
 

@@ -1,4 +1,4 @@
-"""PowerModel: power of a cluster's node groups, their node sleep, and the facility around them."""
+"""PowerModel: power of a cluster's node groups, their DVFS states and node sleep, and the facility around them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.components import NodePower
-from kilowait.energy.power.conversion_losses import NO_LOSS, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.components import NO_LOSS, Conversion, EfficiencyCurve, FixedLoad, NodePower
 from kilowait.energy.power.cooling import Cooling, cooling_model
-from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, DvfsState
 from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
-
-__all__ = ["Facility", "SleepStates", "GroupPower", "PowerModel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +100,78 @@ class SleepStates:
             return math.inf
         overhead_j = self.to_sleep_j + self.wake_j - self.sleep_w * self.transition_s
         return max(self.transition_s, overhead_j / (idle_w - self.sleep_w))
+
+
+@dataclass(frozen=True, slots=True)
+class DvfsState:
+    """A DVFS state or GPU power cap of a node.
+
+    `speed` is f / f_max, `cpu_dynamic` the remaining share of the CPUs' power above idle, `gpu_cap` the cap as a share
+    of the GPUs' power limit.
+
+    >>> DvfsState("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
+    1.0
+    """
+
+    name: str
+    speed: float = 1.0
+    cpu_dynamic: float = 1.0
+    gpu_cap: float = 1.0
+    source: str = ""
+    estimate: bool = True
+
+    def __post_init__(self) -> None:
+        for key in ("speed", "gpu_cap"):
+            if not 0 < getattr(self, key) <= 1:
+                raise InputError(
+                    f"{key} of the DVFS state {self.name!r} is {getattr(self, key)}; it must be above 0 and at most 1"
+                )
+        require(f"cpu_dynamic of the DVFS state {self.name!r}", self.cpu_dynamic, 0, 1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this is full speed without a cap."""
+        return self.speed == self.cpu_dynamic == self.gpu_cap == 1
+
+
+FULL_SPEED = DvfsState("full", source="definition", estimate=False)
+"""DVFS state 0 of every node group."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapCurve:
+    """Measured slowdown of a GPU type under a power cap.
+
+    >>> from kilowait.energy.power import GPU_CAP_CURVES
+    >>> GPU_CAP_CURVES["V100"].slowdown([2.0, 1.0, 0.5]).round(2).tolist()
+    [1.0, 1.0, 1.58]
+    """
+
+    gpu: str
+    a: float
+    c: float
+    rmse: float = float("nan")
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        require(f"a of the cap curve {self.gpu!r}", self.a)
+        require(f"c of the cap curve {self.gpu!r}", self.c)
+
+    def slowdown(self, r: npt.ArrayLike) -> Floats:
+        """Run time under the cap / run time without; r = cap / uncapped draw."""
+        share = checked_numbers("r", r, 1e-6)
+        return np.asarray(1 + self.a * np.maximum(1 / share - 1, 0) ** self.c, np.float64)
+
+    def relative_energy(self, r: npt.ArrayLike) -> Floats:
+        """GPU energy under the cap / without, if the GPU draws the cap where the cap is binding.
+
+        Measured draws stay a few per cent below a binding cap, so this estimate is conservative.
+
+        >>> from kilowait.energy.power import GPU_CAP_CURVES
+        >>> GPU_CAP_CURVES["V100"].relative_energy([1.5, 0.7]).round(2).tolist()
+        [1.0, 0.81]
+        """
+        return np.asarray(np.minimum(checked_numbers("r", r, 1e-6), 1) * self.slowdown(r), np.float64)
 
 
 _PRESETS = Path(__file__).parent / "presets"

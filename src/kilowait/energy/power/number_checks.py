@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["Floats", "checked_numbers", "require"]
-
 Floats = npt.NDArray[np.float64]
 
 

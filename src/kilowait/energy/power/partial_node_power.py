@@ -21,8 +21,6 @@ from kilowait.energy.power.utilization import ConstantUtilization, UtilizationPr
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["checked_gpu_caps", "piece_counts", "piece_power", "joules_by_group", "energy_by_type"]
-
 _WHOLE = 1000
 
 

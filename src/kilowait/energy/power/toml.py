@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kilowait.energy.power.components import LOAD_CURVES, Component, NodePower
-from kilowait.energy.power.conversion_losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.components import (
+    LOAD_CURVES,
+    AffineLoss,
+    Component,
+    Conversion,
+    EfficiencyCurve,
+    FixedLoad,
+    NodePower,
+)
 from kilowait.energy.power.cooling import COOLING_MODELS, Chiller, Cooling, Economiser
-from kilowait.energy.power.dvfs import FULL_SPEED, GPU_CAP_CURVES, CapCurve, DvfsState
-from kilowait.energy.power.model import Facility, GroupPower, PowerModel, SleepStates
+from kilowait.energy.power.dvfs import GPU_CAP_CURVES
+from kilowait.energy.power.model import FULL_SPEED, CapCurve, DvfsState, Facility, GroupPower, PowerModel, SleepStates
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["read_model"]
-
 T = TypeVar("T", int, float, str, bool)
+R = TypeVar("R", AffineLoss, Component, DvfsState, EfficiencyCurve, FixedLoad, SleepStates)
+
+_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool}
+_LISTS: dict[str, Any] = {"tuple[str, ...]": str, "tuple[float, ...]": float}
+"""Types of fields, by their annotation."""
 
 
 class _Table:
@@ -74,6 +85,21 @@ class _Table:
         """Source and estimate flag of its values."""
         return {"source": self.get("source", str), "estimate": self.get("estimate", bool)}
 
+    def record(self, kind: type[R], optional: Mapping[str, Any] | None = None, **given: Any) -> R:
+        """An object whose fields are the keys of this table, with their types; `optional` are keys with a default."""
+        values: dict[str, Any] = {}
+        for field in fields(kind):
+            if field.name in given:
+                values[field.name] = given[field.name]
+            elif str(field.type) in _LISTS:
+                values[field.name] = self.list_of(field.name, _LISTS[str(field.type)])
+            else:
+                default = (optional or {}).get(field.name)
+                values[field.name] = self.get(field.name, _TYPES[str(field.type)], default)
+        result = kind(**values)
+        self.check_unknown_keys()
+        return result
+
     def check_unknown_keys(self) -> None:
         """Raise if the table has a key that was not read."""
         for key in self.values:
@@ -111,30 +137,28 @@ def _model(top: _Table, path: Path) -> PowerModel:
 def _group(table: _Table, path: Path) -> GroupPower:
     name = table.get("name", str)
     table.where = f"group {name!r} in {path}"
-    components = []
-    for part in table.tables("component"):
-        components.append(_component(part))
-        part.check_unknown_keys()
+    components = tuple(map(_component, table.tables("component")))
     if not components:
         raise InputError(f"{table.where} has no [[group.component]]; give at least one")
     curve_name = table.get("cpu_curve", str, "")
     if curve_name and curve_name not in LOAD_CURVES:
         raise UnknownNameError(f"cpu_curve of {table.where}", curve_name, LOAD_CURVES)
-    node = NodePower(tuple(components), LOAD_CURVES.get(curve_name))
-    conversion = Conversion(tuple(_loss(step) for step in table.tables("loss")))
+    node = NodePower(components, LOAD_CURVES.get(curve_name))
+    conversion = Conversion(tuple(step.record(AffineLoss) for step in table.tables("loss")))
     idle_w, full_w = float(conversion.node_w(node.idle_w)), float(conversion.node_w(node.full_w))
     levels = tuple(_level(row, idle_w, full_w) for row in table.tables("level"))
     slowdown = table.table("slowdown")
     if levels and slowdown is None:
         raise InputError(f"{table.where} has levels but no [group.slowdown] with the beta of its jobs")
     beta, cap_curve, origin = _slowdown(slowdown) if slowdown is not None else (0.5, None, {})
+    sleep = table.table("sleep")
     group = GroupPower(
         name=name,
         nodes=table.get("nodes", int),
         node=node,
         conversion=conversion,
-        fixed=tuple(_fixed(row) for row in table.tables("fixed")),
-        sleep=_sleep(table.table("sleep")),
+        fixed=tuple(row.record(FixedLoad) for row in table.tables("fixed")),
+        sleep=sleep.record(SleepStates) if sleep is not None else None,
         levels=(FULL_SPEED, *levels),
         beta=beta,
         cap_curve=cap_curve,
@@ -146,44 +170,14 @@ def _group(table: _Table, path: Path) -> GroupPower:
 
 
 def _component(part: _Table) -> Component:
-    if "w_per_gb" in part.values:
-        gb, rate, name = part.get("gb", float), part.get("w_per_gb", float), part.get("name", str)
-        if part.get("kind", str) != "memory":
-            raise InputError(f"{part.where}: w_per_gb is only for components of the kind memory")
-        memory = Component.memory(gb, rate, **part.origin())
-        return Component(name, "memory", 1, memory.idle_w, memory.max_w, memory.source, memory.estimate)
-    return Component(
-        part.get("name", str),
-        part.get("kind", str),
-        part.get("count", int),
-        part.get("idle_w", float),
-        part.get("max_w", float),
-        **part.origin(),
-    )
-
-
-def _loss(step: _Table) -> AffineLoss:
-    result = AffineLoss(
-        step.get("name", str),
-        step.get("constant_w", float),
-        step.get("efficiency", float),
-        step.get("nodes_per_device", int),
-        **step.origin(),
-    )
-    step.check_unknown_keys()
-    return result
-
-
-def _fixed(row: _Table) -> FixedLoad:
-    result = FixedLoad(
-        row.get("name", str),
-        row.get("watts", float),
-        row.get("nodes_per_unit", int),
-        row.list_of("through", str),
-        **row.origin(),
-    )
-    row.check_unknown_keys()
-    return result
+    if "w_per_gb" not in part.values:
+        return part.record(Component)
+    gb, rate, name = part.get("gb", float), part.get("w_per_gb", float), part.get("name", str)
+    if part.get("kind", str) != "memory":
+        raise InputError(f"{part.where}: w_per_gb is only for components of the kind memory")
+    memory = Component.memory(gb, rate, **part.origin())
+    part.check_unknown_keys()
+    return replace(memory, name=name)
 
 
 def _level(row: _Table, idle_w: float, full_w: float) -> DvfsState:
@@ -197,11 +191,7 @@ def _level(row: _Table, idle_w: float, full_w: float) -> DvfsState:
         cpu_dynamic = (node_w - idle_w) / (full_w - idle_w)
     else:
         cpu_dynamic = row.get("cpu_dynamic", float, 1.0)
-    result = DvfsState(
-        row.get("name", str), row.get("speed", float, 1.0), cpu_dynamic, row.get("gpu_cap", float, 1.0), **row.origin()
-    )
-    row.check_unknown_keys()
-    return result
+    return row.record(DvfsState, {"speed": 1.0, "gpu_cap": 1.0}, cpu_dynamic=cpu_dynamic)
 
 
 def _slowdown(table: _Table) -> tuple[float, CapCurve | None, dict[str, Any]]:
@@ -218,21 +208,6 @@ def _slowdown(table: _Table) -> tuple[float, CapCurve | None, dict[str, Any]]:
     return beta, curve, origin
 
 
-def _sleep(table: _Table | None) -> SleepStates | None:
-    if table is None:
-        return None
-    result = SleepStates(
-        sleep_w=table.get("sleep_w", float),
-        to_sleep_s=table.get("to_sleep_s", float),
-        to_sleep_w=table.get("to_sleep_w", float),
-        wake_s=table.get("wake_s", float),
-        wake_w=table.get("wake_w", float),
-        **table.origin(),
-    )
-    table.check_unknown_keys()
-    return result
-
-
 def _facility(table: _Table | None, path: Path) -> Facility:
     if table is None:
         raise InputError(f"{path} has no [facility]; give fixed_w and a [facility.cooling]")
@@ -246,7 +221,7 @@ def _facility(table: _Table | None, path: Path) -> Facility:
     result = Facility(
         table.get("fixed_w", float),
         chosen,
-        _supply(supply) if supply is not None else None,
+        supply.record(EfficiencyCurve) if supply is not None else None,
         **table.origin(),
         cooling_source=origin["source"],
         cooling_estimate=origin["estimate"],
@@ -273,14 +248,3 @@ def _cooling(table: _Table, kind: str) -> Cooling:
     table.check_unknown_keys()
     assert model is not Economiser or isinstance(values["chiller"], Chiller)
     return model(**values)
-
-
-def _supply(table: _Table) -> EfficiencyCurve:
-    result = EfficiencyCurve(
-        table.list_of("load_share", float),
-        table.list_of("efficiency", float),
-        table.get("rated_w", float),
-        **table.origin(),
-    )
-    table.check_unknown_keys()
-    return result

@@ -19,20 +19,6 @@ from kilowait.energy.power.number_checks import Floats, require
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = [
-    "UtilizationByClass",
-    "ConstantUtilization",
-    "MeasuredPowerReport",
-    "UtilizationProfile",
-    "UtilizationClass",
-    "unique_classes",
-    "with_planned_power",
-    "job_power_w",
-    "power_sources",
-    "utilization",
-    "with_measured_power",
-]
-
 Mask = npt.NDArray[np.bool_]
 
 _POWER_COLUMNS = ("power_w", "predicted_power_w", "cpu_utilization", "gpu_utilization", "beta")

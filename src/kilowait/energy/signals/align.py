@@ -9,13 +9,10 @@ import numpy as np
 
 from kilowait.energy.power import Cooling
 from kilowait.energy.signals import Weather
-from kilowait.energy.signals.timestamps import unix_seconds
-from kilowait.energy.signals.units import INTENSITY_UNIT, intensity_factor, price_factor
+from kilowait.energy.signals.units import INTENSITY_UNIT, intensity_factor, price_factor, unix_seconds
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
-
-__all__ = ["ClockOrigin", "Signals", "align_signals"]
 
 _CELSIUS = ("°C", "C", "")
 
@@ -61,6 +58,27 @@ class ClockOrigin:
         return series.unix_zero_s - self.unix_zero_s
 
 
+@dataclass(frozen=True, eq=False)
+class ExternalSignals:
+    """Carbon intensity, price and weather for the accounts of a run, as they were read.
+
+    >>> ExternalSignals(carbon=Series.constant(500, "g/kWh")).carbon.unit
+    'g/kWh'
+    """
+
+    carbon: Series | None = None
+    """Carbon intensity, in g/kWh or a unit that can be converted."""
+    price: Series | None = None
+    """Electricity price per kWh or MWh."""
+    weather: Weather | None = None
+    """For cooling models that depend on it."""
+    start: str | None = None
+    """Date of the first submission ("2022-01-01", UTC); None: the log's own ``unix_start_s``. Signals without dates are
+    in the log's time already."""
+    repeat_signals: bool = False
+    """Whether a signal that does not cover the horizon is repeated (`Series.wrapped`); otherwise it is an error."""
+
+
 @dataclass(frozen=True)
 class Signals:
     """Signals in the log's time over the whole horizon; None if not given or not needed."""
@@ -85,21 +103,16 @@ class Signals:
 
 
 def align_signals(
-    dated: ClockOrigin,
-    horizon_s: tuple[float, float],
-    cooling: Cooling,
-    carbon: Series | None,
-    price: Series | None,
-    weather: Weather | None,
-    repeat_signals: bool,
+    given: ExternalSignals, dated: ClockOrigin, horizon_s: tuple[float, float], cooling: Cooling
 ) -> Signals:
     """The signals in the log's time; an error if one has a wrong unit, sign or span."""
+    carbon, price, weather = given.carbon, given.price, given.weather
     words: dict[str, str] = {}
     currency = ""
 
     def covering(series: Series, what: str) -> Series:
         shifted = series.shifted(dated.offset_s(series, what))
-        if repeat_signals and not shifted.covers(*horizon_s):
+        if given.repeat_signals and not shifted.covers(*horizon_s):
             return shifted.wrapped(*horizon_s)
         shifted.require(*horizon_s)
         return shifted

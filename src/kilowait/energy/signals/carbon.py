@@ -1,30 +1,33 @@
-"""Reader of carbon-intensity files of several publishers, as a Series in g/kWh, UTC."""
+"""Reader of carbon intensity, as a Series in g/kWh, UTC: CSV files of several publishers, and JSON of web APIs.
+
+The APIs are those of GB Carbon Intensity, Electricity Maps, the carbon-aware SDK and WattTime.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from kilowait.energy.signals import api_formats
 from kilowait.energy.signals.signal_file import (
     NOT_STATED,
     RawSamples,
     SignalFile,
-    Table,
+    SignalTable,
+    as_number,
+    chosen_unit,
     open_signal,
     plain_columns,
     single_value,
     times_of,
     unit_of,
 )
-from kilowait.energy.signals.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
+from kilowait.energy.signals.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor, unix_seconds
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Gaps, Series
-
-__all__ = ["CARBON_FORMATS", "read_carbon"]
 
 Scope = Literal["direct", "life-cycle"]
 
@@ -73,8 +76,8 @@ def read_carbon(
         raise InputError(f"scope is {carbon_scope!r}; it must be 'direct' or 'life-cycle'")
     file = open_signal(path)
     with file.named():
-        found, readings = _read(file, format, carbon_scope, columns, zone, location)
-        factor = intensity_factor(_resolve_unit(readings.unit, unit))
+        found, readings = _read(file, format, _Choice(carbon_scope, columns, zone, location))
+        factor = intensity_factor(chosen_unit(readings.unit, unit, intensity_factor, "unit='g/kWh' or unit='lb/MWh'"))
         meta = {
             "name": "carbon intensity",
             "location": readings.location or location or NOT_STATED,
@@ -104,48 +107,33 @@ def read_carbon(
     return series
 
 
-def _resolve_unit(file_unit: str | None, unit: str | None) -> str:
-    if file_unit is None and unit is None:
-        raise InputError("the file names no unit; give it, such as unit='g/kWh' or unit='lb/MWh'")
-    if file_unit is not None and unit is not None and intensity_factor(file_unit) != intensity_factor(unit):
-        raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
-    return file_unit or unit or ""
+class _Choice(NamedTuple):
+    """What the caller chose; each format uses what applies to it."""
+
+    carbon_scope: Scope
+    columns: Mapping[str, str] | None
+    zone: str | None
+    location: str | None
 
 
-def _read(
-    file: SignalFile,
-    format: str | None,
-    carbon_scope: Scope,
-    columns: Mapping[str, str] | None,
-    zone: str | None,
-    location: str | None,
-) -> tuple[str, RawSamples]:
+def _read(file: SignalFile, format: str | None, choice: _Choice) -> tuple[str, RawSamples]:
     if file.is_json():
         content = file.json()
-        found = format or api_formats.detect_format(content)
-        if found == "gb-api":
-            return found, api_formats.read_gb_api(content, zone)
-        if found == "electricity-maps-api":
-            return found, api_formats.read_electricity_maps_api(content, zone, location)
-        if found == "carbon-aware-sdk":
-            return found, api_formats.read_carbon_aware_sdk(content, zone, location)
-        if found == "watttime":
-            return found, api_formats.read_watttime(content, zone)
-        raise InputError(f"this JSON is in none of the supported formats ({', '.join(CARBON_FORMATS)})")
+        found = format or _json_format(content) or ""
+        if found not in _JSON_READERS:
+            raise InputError(f"this JSON is in none of the supported formats ({', '.join(CARBON_FORMATS)})")
+        return found, _JSON_READERS[found](content, choice)
     table = file.table()
-    found = format or ("csv" if columns else _find_format(table))
-    if found == "electricity-maps":
-        return found, _electricity_maps(table, carbon_scope, zone, location)
-    if found == "electricity-maps-academic":
-        return found, _academic(table, zone, location)
-    if found == "lets-wait-awhile":
-        return found, _lets_wait_awhile(table, zone)
-    if found == "csv":
-        return found, _plain(table, columns, zone)
-    raise InputError(f"this is not JSON, and cannot be read as {found}")
+    found = format or ("csv" if choice.columns else _table_format(table))
+    if found not in _TABLE_READERS:
+        raise InputError(f"this is not JSON, and cannot be read as {found}")
+    return found, _TABLE_READERS[found](table, choice)
 
 
-def _find_format(table: Table) -> str:
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _table_format(table: SignalTable) -> str:
     names = [name.lower() for name in table.header]
     if "zone id" in names and any(name.startswith("carbon intensity") for name in names):
         return "electricity-maps"
@@ -156,8 +144,9 @@ def _find_format(table: Table) -> str:
     return "csv"
 
 
-def _electricity_maps(table: Table, carbon_scope: Scope, zone: str | None, location: str | None) -> RawSamples:
-    table, place = _one_place(table, "Zone Id", location)
+def _electricity_maps(table: SignalTable, choice: _Choice) -> RawSamples:
+    carbon_scope = choice.carbon_scope
+    table, place = _one_place(table, "Zone Id", choice.location)
     marks = ("(direct",) if carbon_scope == "direct" else ("(lca", "(life cycle", "(life-cycle")
     named = [at for at, name in enumerate(table.header) if name.lower().startswith("carbon intensity")]
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
@@ -170,7 +159,7 @@ def _electricity_maps(table: Table, carbon_scope: Scope, zone: str | None, locat
     if estimated:
         facts["note"] = f"{estimated} of {len(table.rows)} values are estimates of the publisher"
     return RawSamples(
-        times_of(table, 0, zone),
+        times_of(table, 0, choice.zone),
         table.numbers(column),
         unit_of(table, column, find_intensity_unit),
         place,
@@ -180,33 +169,202 @@ def _electricity_maps(table: Table, carbon_scope: Scope, zone: str | None, locat
     )
 
 
-def _academic(table: Table, zone: str | None, location: str | None) -> RawSamples:
+def _academic(table: SignalTable, choice: _Choice) -> RawSamples:
     place = None
     if "zone_name" in table.header:
-        table, place = _one_place(table, "zone_name", location)
+        table, place = _one_place(table, "zone_name", choice.location)
     time = table.index("datetime" if "datetime" in table.header else "timestamp")
     value = table.index("carbon_intensity_avg")
     # The publisher's times are UTC and its intensities g/kWh; this older format states neither.
     unit = unit_of(table, value, find_intensity_unit) or INTENSITY_UNIT
-    return RawSamples(times_of(table, time, zone or "UTC"), table.numbers(value), unit, place, "average")
+    return RawSamples(times_of(table, time, choice.zone or "UTC"), table.numbers(value), unit, place, "average")
 
 
-def _lets_wait_awhile(table: Table, zone: str | None) -> RawSamples:
-    facts = {} if zone is not None else {"note": "times without a zone, taken as UTC"}
-    time = times_of(table, 0, zone or "UTC")
+def _lets_wait_awhile(table: SignalTable, choice: _Choice) -> RawSamples:
+    facts = {} if choice.zone is not None else {"note": "times without a zone, taken as UTC"}
+    time = times_of(table, 0, choice.zone or "UTC")
     return RawSamples(time, table.numbers(1), INTENSITY_UNIT, None, "average", "life-cycle", facts=facts)
 
 
-def _plain(table: Table, columns: Mapping[str, str] | None, zone: str | None) -> RawSamples:
-    at = plain_columns(table, columns, find_intensity_unit)
+def _plain(table: SignalTable, choice: _Choice) -> RawSamples:
+    at = plain_columns(table, choice.columns, find_intensity_unit)
     name = table.header[at.value].lower()
     kind = "marginal" if "moer" in name or "marginal" in name else NOT_STATED
     unit = unit_of(table, at.value, find_intensity_unit)
-    return RawSamples(times_of(table, at.time, zone), table.numbers(at.value), unit, None, kind)
+    return RawSamples(times_of(table, at.time, choice.zone), table.numbers(at.value), unit, None, kind)
 
 
-def _one_place(table: Table, column: str, location: str | None) -> tuple[Table, str | None]:
+def _one_place(table: SignalTable, column: str, location: str | None) -> tuple[SignalTable, str | None]:
     words = table.words(table.index(column))
     place = single_value(words, location, "zone", "give location= to choose one")
     several = place is not None and len(set(words)) > 1
     return (table.where(table.index(column), place) if several and place is not None else table), place
+
+
+# -- JSON of web APIs ------------------------------------------------------------------------------
+
+
+_DURATION = re.compile(r"(?:(\d+)\.)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?")
+
+
+def _json_format(content: Any) -> str | None:
+    """The name of the format of this JSON; None if it is unknown."""
+    if isinstance(content, dict) and "error" in content and "data" not in content:
+        raise InputError(f"this is an error response of a service, not data: {content['error']!r:.120}")
+    rows = _api_rows(content)
+    keys = {str(key).lower() for key in rows[0]} if rows else set()
+    if {"from", "to"} <= keys and keys & {"intensity", "regions"}:
+        return "gb-api"
+    if {"datetime", "carbonintensity"} <= keys:
+        return "electricity-maps-api"
+    if {"time", "rating"} <= keys:
+        return "carbon-aware-sdk"
+    if {"point_time", "value"} <= keys:
+        return "watttime"
+    return None
+
+
+def _gb_api(content: Any, choice: _Choice) -> RawSamples:
+    """Half-hours of Great Britain: the actual value, else the forecast; regions have only forecasts."""
+    rows = _api_rows(content)
+    if any("regions" in row for row in rows):
+        raise InputError("the file contains all regions; request one region from the service (/regionid/13)")
+    start = unix_seconds([_cell(row, "from") for row in rows], choice.zone)
+    end = unix_seconds([_cell(row, "to") for row in rows], choice.zone)
+    actual = _api_numbers([_part(row).get("actual") for row in rows], "actual")
+    forecast = _api_numbers([_part(row).get("forecast") for row in rows], "forecast")
+    forecasts = int(np.count_nonzero(np.isnan(actual) & ~np.isnan(forecast)))
+    facts: dict[str, Any] = {"actual": int(np.count_nonzero(~np.isnan(actual))), "forecast": forecasts}
+    if forecasts:
+        facts["note"] = f"{forecasts} of {len(rows)} values are forecasts"
+    region = _region(content)
+    location = "GB" if region is None else f"GB, {region}"
+    value = np.where(np.isnan(actual), forecast, actual)
+    return RawSamples(start, value, "g/kWh", location, "average", "direct", _usual(end - start), facts)
+
+
+def _electricity_maps_api(content: Any, choice: _Choice) -> RawSamples:
+    """Hours of a zone, or one hour; life-cycle intensity unless the file says direct."""
+    rows = _api_rows(content)
+    place = single_value(
+        [str(row.get("zone") or _text_at(content, "zone")) for row in rows], choice.location, "zone", "give location="
+    )
+    kinds = [str(row.get("emissionFactorType", "")) for row in rows]
+    kind = single_value(kinds, None, "emissionFactorType", "keep one")
+    estimated = sum(bool(row.get("isEstimated")) for row in rows)
+    facts: dict[str, Any] = {"estimated": estimated}
+    if estimated:
+        facts["note"] = f"{estimated} of {len(rows)} values are estimates of the publisher"
+    step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(_text_at(content, "temporalGranularity"))
+    return RawSamples(
+        unix_seconds([_cell(row, "datetime") for row in rows], choice.zone),
+        _api_numbers([row.get("carbonIntensity") for row in rows], "carbonIntensity"),
+        "g/kWh",
+        place,
+        "average",
+        "direct" if kind == "direct" else "life-cycle",
+        3600.0 if step is None and len(rows) == 1 else step,
+        facts,
+    )
+
+
+def _carbon_aware_sdk(content: Any, choice: _Choice) -> RawSamples:
+    """Ratings of the SDK's data files and responses: a time with its offset, a duration ``HH:MM``."""
+    rows = [{str(key).lower(): value for key, value in row.items()} for row in _api_rows(content)]
+    place = single_value([str(row.get("location", "")) for row in rows], choice.location, "location", "give location=")
+    rows = [row for row in rows if place is None or str(row.get("location", "")) in ("", place)]
+    time = unix_seconds([_cell(row, "time") for row in rows], choice.zone)
+    value = _api_numbers([row.get("rating") for row in rows], "rating")
+    stated = [_duration_s(row["duration"]) for row in rows if row.get("duration") is not None]
+    return RawSamples(time, value, "g/kWh", place, NOT_STATED, NOT_STATED, _usual(np.array(stated)))
+
+
+def _watttime(content: Any, choice: _Choice) -> RawSamples:
+    """Points of WattTime, in the unit named in its meta (or each point); marginal unless the signal is average."""
+    rows = _api_rows(content)
+    meta = content.get("meta", {}) if isinstance(content, dict) else {}
+    units = [str(meta.get("units", "")), *(str(row.get("units", "")) for row in rows)]
+    unit = single_value(units, None, "unit", "convert them to one")
+    signal = str(meta.get("signal_type", "co2_moer"))
+    time = unix_seconds([_cell(row, "point_time") for row in rows], choice.zone)
+    step = meta.get("data_point_period_seconds")
+    return RawSamples(
+        time,
+        _api_numbers([row.get("value") for row in rows], "value"),
+        None if unit is None else find_intensity_unit(unit) or unit,
+        meta.get("region"),
+        "average" if "aoer" in signal else "marginal",
+        NOT_STATED,
+        None if step is None else float(step),
+    )
+
+
+def _api_rows(content: Any) -> list[dict[str, Any]]:
+    """The list of rows in a response, at any nesting depth."""
+    if isinstance(content, dict) and "carbonIntensity" in content:  # "latest" of Electricity Maps is one row.
+        return [content]
+    while isinstance(content, dict):
+        lists = ("data", "history", "Emissions", "emissions")
+        content = next((content[key] for key in lists if key in content), None)
+        if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+            content = content[0] if "data" in content[0] else content
+    if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
+        raise InputError("this JSON contains no list of values; see the docs for the supported formats")
+    return content
+
+
+def _text_at(content: Any, key: str) -> str:
+    return str(content.get(key, "")) if isinstance(content, dict) else ""
+
+
+def _region(content: Any) -> str | None:
+    inner = content.get("data") if isinstance(content, dict) else None
+    inner = inner[0] if isinstance(inner, list) and inner else inner
+    return inner.get("shortname") if isinstance(inner, dict) and "data" in inner else None
+
+
+def _part(row: dict[str, Any]) -> dict[str, Any]:
+    part = row.get("intensity")
+    return part if isinstance(part, dict) else {}
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    if key not in row:
+        raise InputError(f"a row has no key {key!r}: {row!r:.100}")
+    return str(row[key])
+
+
+def _api_numbers(values: Sequence[Any], name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    found = np.empty(len(values))
+    for at, value in enumerate(values):
+        try:
+            found[at] = as_number(value)
+        except ValueError as problem:
+            raise InputError(f"row {at + 1}, {name!r}: {problem}; correct the file") from None
+    return found
+
+
+def _duration_s(duration: Any) -> float:
+    match = _DURATION.fullmatch(str(duration).strip())
+    if match is None:
+        raise InputError(f"the duration {duration!r:.40} is invalid; it must be HH:MM or HH:MM:SS")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return days * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def _usual(steps: np.ndarray[Any, np.dtype[np.float64]]) -> float | None:
+    return float(np.median(steps)) if len(steps) and np.median(steps) > 0 else None
+
+
+_JSON_READERS: dict[str, Callable[[Any, _Choice], RawSamples]] = {
+    "gb-api": _gb_api,
+    "electricity-maps-api": _electricity_maps_api,
+    "carbon-aware-sdk": _carbon_aware_sdk,
+    "watttime": _watttime,
+}
+_TABLE_READERS: dict[str, Callable[[SignalTable, _Choice], RawSamples]] = {
+    "electricity-maps": _electricity_maps,
+    "electricity-maps-academic": _academic,
+    "lets-wait-awhile": _lets_wait_awhile,
+    "csv": _plain,
+}

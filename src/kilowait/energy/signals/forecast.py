@@ -17,13 +17,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.signals.signal_file import open_signal, times_of
+from kilowait.energy.signals.signal_file import chosen_unit, open_signal, times_of
 from kilowait.energy.signals.units import canonical_unit, find_intensity_unit, find_price_unit
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.series import Series
-
-__all__ = ["Forecast", "FORECAST_ERRORS", "noisy", "perfect", "persistence", "recorded_forecast"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -318,11 +316,8 @@ def recorded_forecast(
             raise InputError(f"columns has the keys {sorted(names)}; they are issue_time, target_time and value")
         issue, target, column = (table.index(names[key]) for key in ("issue_time", "target_time", "value"))
         file_unit = find_intensity_unit(table.header[column]) or find_price_unit(table.header[column])
-        if file_unit is None and unit is None:
-            raise InputError("the file names no unit; give it, such as unit='g/kWh' or unit='EUR/MWh'")
-        if file_unit is not None and unit is not None and canonical_unit(file_unit) != canonical_unit(unit):
-            raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
-        factor, unit_name = canonical_unit(file_unit or unit or "")
+        used_unit = chosen_unit(file_unit, unit, canonical_unit, "unit='g/kWh' or unit='EUR/MWh'")
+        factor, unit_name = canonical_unit(used_unit)
         issue_s, target_s = times_of(table, issue, zone), times_of(table, target, zone)
         value = table.numbers(column) * factor
         issues = np.unique(issue_s)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
-from kilowait.energy.signals.signal_file import NOT_STATED, open_signal, plain_columns, times_of, unit_of
+from kilowait.energy.signals.signal_file import NOT_STATED, chosen_unit, open_signal, plain_columns, times_of, unit_of
 from kilowait.energy.signals.units import find_price_unit, price_factor
 from kilowait.errors import InputError
 from kilowait.series import Gaps, Series
-
-__all__ = ["read_price"]
 
 
 def read_price(
@@ -41,11 +39,7 @@ def read_price(
         table = file.table()
         at = plain_columns(table, columns, find_price_unit)
         file_unit = unit_of(table, at.value, find_price_unit)
-        if file_unit is None and unit is None:
-            raise InputError("the file names no unit; give it, such as unit='EUR/MWh'")
-        if file_unit is not None and unit is not None and price_factor(file_unit) != price_factor(unit):
-            raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
-        factor, currency = price_factor(file_unit or unit or "")
+        factor, currency = price_factor(chosen_unit(file_unit, unit, price_factor, "unit='EUR/MWh'"))
         meta = {
             "name": "electricity price",
             "location": location or NOT_STATED,

@@ -17,21 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.compression import decompressed
-from kilowait.energy.signals.timestamps import unix_seconds
+from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError
-
-__all__ = [
-    "SignalFile",
-    "Table",
-    "as_number",
-    "single_value",
-    "open_signal",
-    "plain_columns",
-    "times_of",
-    "unit_of",
-    "NOT_STATED",
-    "RawSamples",
-]
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +26,7 @@ _BLANK = frozenset({"", "na", "n/a", "nan", "null", "none", "-"})
 
 
 @dataclass(frozen=True)
-class Table:
+class SignalTable:
     """Header and rows of a CSV file, and the line number of each row."""
 
     header: tuple[str, ...]
@@ -54,10 +41,10 @@ class Table:
                 return names.index(normalize(name.strip()))
         raise InputError(f"there is no column {name!r}; the file has {', '.join(self.header)}")
 
-    def where(self, column: int, word: str) -> Table:
+    def where(self, column: int, word: str) -> SignalTable:
         """The rows in which the cell of a column is `word`."""
         matches = [at for at, cell in enumerate(self.words(column)) if cell == word]
-        return Table(self.header, [self.rows[at] for at in matches], [self.line[at] for at in matches])
+        return SignalTable(self.header, [self.rows[at] for at in matches], [self.line[at] for at in matches])
 
     def words(self, column: int) -> list[str]:
         """The cells of a column."""
@@ -108,7 +95,7 @@ class SignalFile:
         except (ValueError, RecursionError) as problem:
             raise InputError(f"{self.name} is not valid JSON: {problem}; download the file again") from None
 
-    def table(self) -> Table:
+    def table(self) -> SignalTable:
         """The content parsed as CSV, separated by commas, semicolons or tabs, without # comments.
 
         A file whose first cell starts with a digit has no header: its columns are called time and value.
@@ -134,7 +121,7 @@ class SignalFile:
             del rows[0]
         if not rows:
             raise InputError(f"{self.name} has a header but no rows; there is nothing to read")
-        return Table(header, [row for _, row in rows], [line for line, _ in rows])
+        return SignalTable(header, [row for _, row in rows], [line for line, _ in rows])
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -193,6 +180,15 @@ def single_value(names: Sequence[str], wanted: str | None, what: str, remedy: st
     return known[0] if known else None
 
 
+def chosen_unit(file_unit: str | None, unit: str | None, factor: Callable[[str], object], examples: str) -> str:
+    """The unit that the file names or the caller gives; an error if there is none, or if they differ."""
+    if file_unit is None and unit is None:
+        raise InputError(f"the file names no unit; give it, such as {examples}")
+    if file_unit is not None and unit is not None and factor(file_unit) != factor(unit):
+        raise InputError(f"mixed units: the file is in {file_unit}, but unit={unit!r} was given; leave unit out")
+    return file_unit or unit or ""
+
+
 _TIMES = ("datetime", "timestamp", "time", "date", "utc", "hour")
 _REMEDY = "name them with columns={'time': ..., 'value': ...}"
 
@@ -206,7 +202,7 @@ class PlainColumns:
 
 
 def plain_columns(
-    table: Table, columns: Mapping[str, str] | None, find_unit: Callable[[str], str | None]
+    table: SignalTable, columns: Mapping[str, str] | None, find_unit: Callable[[str], str | None]
 ) -> PlainColumns:
     """The columns named in `columns`; by default the first with a time-like name and the only numeric one.
 
@@ -229,14 +225,14 @@ def plain_columns(
     return PlainColumns(time, candidates[0])
 
 
-def times_of(table: Table, column: int, zone: str | None) -> Floats:
+def times_of(table: SignalTable, column: int, zone: str | None) -> Floats:
     """Unix seconds of a time column; times without an offset are UTC if the column's name contains "utc"."""
     if zone is None and "utc" in table.header[column].lower():
         zone = "UTC"
     return unix_seconds(table.words(column), zone, line=table.line)
 
 
-def unit_of(table: Table, column: int, find_unit: Callable[[str], str | None]) -> str | None:
+def unit_of(table: SignalTable, column: int, find_unit: Callable[[str], str | None]) -> str | None:
     """The unit in the column's name or in a unit column; None if there is none."""
     for at, name in enumerate(table.header):
         if name.lower().endswith(("unit", "units")):
@@ -245,7 +241,7 @@ def unit_of(table: Table, column: int, find_unit: Callable[[str], str | None]) -
     return find_unit(table.header[column])
 
 
-def _time_column(table: Table) -> int:
+def _time_column(table: SignalTable) -> int:
     names = [name.lower() for name in table.header]
     likely = [at for at, name in enumerate(names) if any(word in name for word in _TIMES)]
     if not likely:
@@ -253,7 +249,7 @@ def _time_column(table: Table) -> int:
     return next((at for at in likely if "utc" in names[at]), likely[0])
 
 
-def _is_numeric(table: Table, column: int) -> bool:
+def _is_numeric(table: SignalTable, column: int) -> bool:
     """Whether the first cell that is not blank is a number."""
     for row in table.rows:
         try:

@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.energy.signals.signal_file import SignalFile, as_number, open_signal
-from kilowait.energy.signals.timestamps import unix_seconds
+from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError
 from kilowait.series import Gaps, Series
-
-__all__ = ["Weather", "read_weather", "wet_bulb_c"]
 
 Floats = npt.NDArray[np.float64]
 

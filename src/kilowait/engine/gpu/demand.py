@@ -1,4 +1,4 @@
-"""Resource demand of jobs: pieces, allowed GPU types, and classes of identical jobs."""
+"""Resource demand of jobs: pieces, allowed GPU types, classes of identical jobs, and typical jobs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster
+from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import ClusterError, InputError, TableError
 from kilowait.jobs import JobTable
-
-__all__ = ["Demand", "NodeType", "resource_demand", "node_types", "group_node_types"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -232,3 +230,96 @@ def _group_equal_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
         _, code = np.unique(code * (int(index.max(initial=0)) + 1) + index, return_inverse=True)
     _, first = np.unique(code, return_index=True)
     return code.astype(np.int64), first.astype(np.int64)
+
+
+def request_text(pieces: int, gpus: int, gpu_milli: int, cpu_milli: int, memory_bytes: int) -> str:
+    """The request of a job as text: the number of its pieces and the amounts of each.
+
+    >>> request_text(2, 4, 1000, 8000, 64_000_000)
+    '2 x (4 GPUs, 8 cores, 64 MB)'
+    """
+    part = f"{gpu_milli}/1000 of a GPU" if gpu_milli < 1000 else f"{gpus} GPUs"
+    return f"{pieces} x ({part}, {cpu_milli / 1000:g} cores, {memory_bytes / 1e6:g} MB)"
+
+
+# -- node types that can hold a job ----------------------------------------------------------------
+
+UNLIMITED_MEMORY = 2**60
+"""Bytes of a node whose group does not give its memory."""
+
+
+def node_memory(group: NodeGroup) -> int:
+    """Bytes of a node; unlimited if the group does not give its memory."""
+    return round(group.memory_gb * 1e9) if group.memory_gb else UNLIMITED_MEMORY
+
+
+def feasible_types(
+    requests: Any, rows: Ints, may_use: npt.NDArray[np.bool_], cluster: Cluster
+) -> npt.NDArray[np.bool_]:
+    """(rows, types): whether each job can be placed on the empty nodes of each type.
+
+    `requests` has the arrays pieces, gpus, gpu_milli, cpu, memory and spread (a `Demand`, or job states), of which
+    `rows` are computed; `may_use` is (rows, types).
+
+    >>> from kilowait.jobs import JobTable
+    >>> groups = (
+    ...     NodeGroup("a", 4, 8, 0, 2, "T4", node_level=True),
+    ...     NodeGroup("b", 1, 8, 0, 4, "V100", node_level=True),
+    ... )
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 2], gpus=[4, 4])
+    >>> demand = resource_demand(jobs, Cluster(groups), "any", None, None)
+    >>> feasible_types(demand, np.arange(2), np.ones((2, 2), bool), Cluster(groups)).tolist()
+    [[False, True], [True, False]]
+    """
+    kinds = node_types(cluster)
+    pieces, gpus, gpu_milli = requests.pieces[rows], requests.gpus[rows], requests.gpu_milli[rows]
+    capacity = np.zeros((len(rows), len(kinds)))
+    for group, its_type in zip(cluster.groups, group_node_types(cluster), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_node = np.minimum(
+                group.cores * FULL_GPU // requests.cpu[rows].astype(float),
+                node_memory(group) // requests.memory[rows].astype(float),
+            )
+            shares = FULL_GPU // gpu_milli * group.gpus
+            whole = group.gpus // gpus.astype(float)
+        per_node = np.where(np.isnan(per_node), np.inf, per_node)
+        on_gpus = np.where(gpu_milli < FULL_GPU, shares, whole)
+        per_node = np.where(gpus > 0, np.minimum(per_node, on_gpus), per_node)
+        per_node = np.where(requests.spread[rows] == 1, per_node, np.minimum(per_node, 1))
+        capacity[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
+    return np.asarray((capacity >= pieces[:, None]) & may_use)
+
+
+# -- typical jobs ----------------------------------------------------------------------------------
+
+TYPICAL_SHARE = 0.95
+"""Share of the jobs that the typical shapes cover."""
+
+TypicalShape = tuple[int, int, int, int, int]
+"""A job shape: thousandths of cores, of a GPU (0: no GPU), GPUs, row of the type labels, number of jobs."""
+
+
+def typical_shapes(demand: Demand, counted: npt.NDArray[np.bool_], share: float = TYPICAL_SHARE) -> list[TypicalShape]:
+    """The most frequent shapes of the counted jobs that together cover `share` of them.
+
+    Does not use Numba, because reports call it.
+
+    >>> from kilowait.cluster import Cluster
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, gpus=[1, 2, 1])
+    >>> demand = resource_demand(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
+    >>> typical_shapes(demand, np.ones(3, bool))
+    [(0, 1000, 1, 0, 2), (0, 1000, 2, 0, 1)]
+    >>> typical_shapes(demand, np.ones(3, bool), share=0.5)
+    [(0, 1000, 1, 0, 2)]
+    """
+    columns = (demand.cpu, np.where(demand.gpus > 0, demand.gpu_milli, 0), demand.gpus, demand.label)
+    rows, counts = np.unique(np.column_stack(columns)[counted], axis=0, return_counts=True)
+    shapes: list[TypicalShape] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
+    shapes.sort(key=lambda shape: (shape[4], *shape[:3], demand.labels[shape[3]]), reverse=True)
+    covered = 0
+    for i, shape in enumerate(shapes):
+        if covered >= share * np.count_nonzero(counted):
+            return shapes[:i]
+        covered += shape[4]
+    return shapes

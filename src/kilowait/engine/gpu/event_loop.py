@@ -1,14 +1,31 @@
-"""Event loop of GPU simulations."""
+"""Event loop of GPU simulations, and its compiled kernels that are called from Python."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
+from numba import types
+from numba.core.errors import NumbaError
 
-from kilowait.engine.gpu.job_progress import close_segment, release, release_allocation, update_rates
-from kilowait.engine.gpu.queue import enqueue, refresh_record, withdraw
-from kilowait.engine.gpu.scheduling_pass import schedule
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.engine.gpu.initial_state import build_gpu_state
+from kilowait.engine.gpu.job_progress import (
+    close_segment,
+    enqueue,
+    preempt,
+    refresh_record,
+    release,
+    release_allocation,
+    update_rates,
+    withdraw,
+)
+from kilowait.engine.gpu.scheduling_pass import migrate, schedule, start_now
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     CANCEL,
@@ -17,16 +34,17 @@ from kilowait.engine.gpu.state import (
     DONE,
     ENDING,
     EVENT_KIND,
+    GPU_JOB,
     REJECTED,
     RELEASE,
     RUNNING,
     WAITING,
-    gpu_state_without_refcount,
 )
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import kernel, noinline
-
-__all__ = ["ALL_JOBS_ENDED", "BUFFER_FULL", "MAX_IDLE_ROUNDS", "MAX_STARTS", "advance", "due", "most_fruitless", "run"]
+from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled, kernel, noinline
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
 
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
@@ -45,7 +63,6 @@ MAX_IDLE_ROUNDS = 10_000
 @noinline
 def _drop_stale_events(s: Any) -> None:
     """Drop stale events from the top of the heap."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     while k.events > 0:
         code = s.events[0].job
@@ -75,7 +92,6 @@ def _active(s: Any) -> int:
 @noinline
 def _buffers_too_small(s: Any, time: float) -> bool:
     """Whether the arrays may be too small for the events of this instant."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     count = _active(s) + 16
     at = k.next_arrival
@@ -135,7 +151,6 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
 @noinline
 def _next_tick(s: Any, time: float) -> float:
     """The next instant, including round ticks; without active jobs, ticks resume with the next arrival."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     if _active(s) == 0:
         if time == np.inf:
@@ -155,7 +170,6 @@ def _next_tick(s: Any, time: float) -> float:
 
 @noinline
 def _finish(s: Any, job: int) -> None:
-    s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     close_segment(s, job, COMPLETED, job_state.run_s, 0.0)
     release_allocation(s, job)
@@ -208,9 +222,8 @@ def most_fruitless(jobs: int) -> int:
     return MAX_FRUITLESS + 10 * jobs
 
 
-def run(t: Any, score: Any, parameters: Any) -> int:
+def run(s: Any, score: Any, parameters: Any) -> int:
     """Run events and scheduling passes until the end (ALL_JOBS_ENDED) or until arrays must grow (BUFFER_FULL)."""
-    s = gpu_state_without_refcount(t)
     k = s.clock[0]
     status = MOVED
     while status == MOVED and k.bad_score == 0 and not _is_endless_preemption(s):
@@ -220,3 +233,70 @@ def run(t: Any, score: Any, parameters: Any) -> int:
                 schedule(s, score, parameters)
             update_rates(s)
     return ALL_JOBS_ENDED if k.bad_score != 0 or _is_endless_preemption(s) else status
+
+
+def migrate_now(s: Any, job: int, gpu_type: int) -> bool:
+    """Migrate the job to nodes of `gpu_type` (-1: any type) although it may end later there."""
+    return migrate(s, job, gpu_type, True)
+
+
+# -- compiled kernels that are called from Python --------------------------------------------------
+
+SCORE = types.float64(numba.from_dtype(GPU_JOB), types.float64, types.float64[::1])
+"""Signature of a priority policy of the GPU engine."""
+
+
+@cache
+def _compiled_score(function: Callable[..., float], cached: bool) -> Any:
+    if cached or numba.config.DISABLE_JIT:
+        return compile_entry(function, SCORE)
+    return numba.njit(SCORE, nogil=True)(function)
+
+
+def compiled_gpu_score(policy: PriorityPolicy) -> Any:
+    """The policy's score, compiled for the GPU engine."""
+    if not policy.compiled:
+        raise InputError(
+            f"policy {policy.name!r} could not be compiled; GPU simulations need a compiled policy or a step policy"
+        )
+    function = getattr(policy.score, "py_func", policy.score)
+    try:
+        return _compiled_score(function, function.__closure__ is None)
+    except (NumbaError, KeyError) as problem:
+        reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
+        raise InputError(f"policy {policy.name!r} cannot be compiled for GPU simulations: {reason}") from None
+
+
+@cache
+def compiled_gpu_kernel(name: str) -> Callable[..., Any]:
+    """The kernel of that name: run, advance, due, schedule, update_rates, start, preempt or migrate."""
+    job, state = types.int64, _state_type()
+    score = (types.FunctionType(SCORE), types.float64[::1])
+    table: dict[str, tuple[Callable[..., Any], Any]] = {
+        "run": (run, types.int64(state, *score)),
+        "advance": (advance, types.int64(state, *score)),
+        "due": (due, types.boolean(state)),
+        "schedule": (schedule, types.void(state, *score)),
+        "update_rates": (update_rates, types.void(state)),
+        "start": (start_now, types.boolean(state, job, job)),
+        "preempt": (preempt, types.void(state, job)),
+        "migrate": (migrate_now, types.boolean(state, job, job)),
+    }
+    function, signature = table[name]
+    if name == "run" and not is_compiled(function):
+        logging.getLogger("kilowait").warning(
+            "compiling the GPU simulator, once, for about 15 s%s", cache_location_text()
+        )
+    return compile_entry(function, signature)
+
+
+def _state_type() -> Any:
+    if numba.config.DISABLE_JIT:
+        return types.int64  # signatures are ignored then
+    example = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
+    cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
+    return numba.typeof(build_gpu_state(example, cluster, GpuSettings(), PriorityPolicy("none", _no_score)))
+
+
+def _no_score(job: Any, now: float, parameters: Any) -> float:
+    return 0.0

@@ -10,29 +10,36 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.demand import FULL_GPU, Demand, NodeType, group_node_types, node_types, resource_demand
-from kilowait.engine.gpu.feasible_types import feasible_types, node_memory
-from kilowait.engine.gpu.request_text import request_text
+from kilowait.engine.gpu.demand import (
+    FULL_GPU,
+    TYPICAL_SHARE,
+    Demand,
+    NodeType,
+    feasible_types,
+    group_node_types,
+    node_memory,
+    node_types,
+    request_text,
+    resource_demand,
+    typical_shapes,
+)
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GPU_JOB,
     JOB_STATE,
     NODE,
     PIECE,
-    RANKED,
     REJECTED,
     RUN_STATE,
     SEGMENT,
     TYPICAL_JOB,
     GpuState,
 )
-from kilowait.engine.gpu.typical_jobs import TYPICAL_SHARE, typical_shapes
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.kernels.state import RANKED
 from kilowait.engine.run_times import RunTimes, resolve_run_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
-
-__all__ = ["with_larger_buffers", "build_gpu_state"]
 
 Ints = npt.NDArray[np.int64]
 UNBOUNDED_LOAD = 2**60

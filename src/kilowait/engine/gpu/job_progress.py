@@ -1,4 +1,4 @@
-"""Job progress: start, speed, interference, checkpoints, preemption and end of segments."""
+"""Wait queue, and the progress of jobs: start, speed, interference, checkpoints, preemption and end of segments."""
 
 from __future__ import annotations
 
@@ -7,24 +7,113 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.gpu.allocation import free_allocation
-from kilowait.engine.gpu.queue import enqueue
-from kilowait.engine.gpu.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING, gpu_state_without_refcount
-from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import kernel, noinline
+from kilowait.engine.gpu.placement import free_allocation
+from kilowait.engine.gpu.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING, WAITING
+from kilowait.engine.kernels.heap import heapify, pop, push
+from kilowait.engine.kernels.jit import kernel, memmove, noinline
 
-__all__ = [
-    "begin_segment",
-    "close_segment",
-    "done_at",
-    "checkpointed_work",
-    "keep_work",
-    "preempt",
-    "release",
-    "update_rates",
-    "speed_at",
-    "release_allocation",
-]
+# -- wait queue ------------------------------------------------------------------------------------
+
+
+@noinline
+def enqueue(s: Any, job: int) -> None:
+    """Add a job to the queue: by (key, number), or by number for time-dependent policies."""
+    k = s.clock[0]
+    job_state = s.job_state[job]
+    job_state.status = WAITING
+    if k.queue_hi == len(s.queue):
+        memmove(s.queue, 0, k.queue_lo, k.queue_hi - k.queue_lo)
+        k.queue_hi -= k.queue_lo
+        k.queue_lo = 0
+    key = 0.0 if k.time_dependent else job_state.key
+    lo = k.queue_lo
+    hi = k.queue_hi
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        other = s.queue[middle]
+        if other.key < key or (other.key == key and other.job < job):
+            lo = middle + 1
+        else:
+            hi = middle
+    memmove(s.queue, lo + 1, lo, k.queue_hi - lo)
+    entry = s.queue[lo]
+    entry.key = key
+    entry.job = job
+    k.queue_hi += 1
+
+
+@noinline
+def compact(s: Any) -> None:
+    """Remove jobs that no longer wait from the queue."""
+    k = s.clock[0]
+    while k.queue_lo < k.queue_hi and s.job_state[s.queue[k.queue_lo].job].status != WAITING:
+        k.queue_lo += 1
+    to = k.queue_lo
+    for i in range(k.queue_lo, k.queue_hi):
+        if s.job_state[s.queue[i].job].status == WAITING:
+            if to < i:
+                s.queue[to] = s.queue[i]
+            to += 1
+    k.queue_hi = to
+
+
+@noinline
+def withdraw(s: Any, job: int, status: int) -> None:
+    """Remove a waiting job with a final status."""
+    s.job_state[job].status = status
+    compact(s)
+
+
+@kernel
+def refresh_record(s: Any, job: int) -> Any:
+    """The job's record with its current progress."""
+    k = s.clock[0]
+    job_state = s.job_state[job]
+    record = s.jobs[job]
+    record.attained_s = job_state.attained_s
+    record.done_s = job_state.done
+    record.running = 0
+    if job_state.status == RUNNING:
+        record.running = 1
+        record.attained_s += k.now - job_state.start_s
+        if k.now > job_state.since:
+            record.done_s = job_state.done + (k.now - job_state.since) * job_state.rate
+    record.remaining_s = max(job_state.estimate_s - record.done_s, 1.0)
+    record.waited_s = k.now - job_state.arrival_s - record.attained_s
+    return record
+
+
+@kernel
+def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
+    """Fill `order` with waiting (and with preemption running) jobs, lowest priority first."""
+    k = s.clock[0]
+    count = 0
+    for i in range(k.queue_lo, k.queue_hi):
+        s.order[count].job = s.queue[i].job
+        count += 1
+    if k.preempt:
+        for i in range(k.running):
+            s.order[count].job = s.running_jobs[i]
+            count += 1
+    for i in range(count):
+        entry = s.order[i]
+        job_state = s.job_state[entry.job]
+        if k.time_dependent:
+            job_state.key = score(refresh_record(s, entry.job), k.now, parameters)
+            if job_state.key != job_state.key:
+                k.bad_score = entry.job + 1
+        entry.key = job_state.key
+    heapify(s.order, count)
+    for left in range(count, 1, -1):
+        key = s.order[0].key
+        job = s.order[0].job
+        pop(s.order, left)
+        s.order[left - 1].key = key
+        s.order[left - 1].job = job
+    return count
+
+
+# -- progress --------------------------------------------------------------------------------------
 
 
 @kernel
@@ -46,7 +135,6 @@ def checkpointed_work(job_state: Any, done: float) -> float:
 @noinline
 def speed_at(s: Any, job: int) -> float:
     """Speed of the job on its nodes, without interference."""
-    s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     lo = job_state.place_lo
     kind = s.nodes[s.places[lo, 0]].type
@@ -67,7 +155,6 @@ def speed_at(s: Any, job: int) -> float:
 @noinline
 def begin_segment(s: Any, job: int, delay: float) -> None:
     """Start a placed job; it works after the delay."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     job_state.status = RUNNING
@@ -98,7 +185,6 @@ def begin_segment(s: Any, job: int, delay: float) -> None:
 
 @noinline
 def _set_finish(s: Any, job: int) -> None:
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     job_state.finish_s = job_state.since + max(job_state.run_s - job_state.done, 0.0) / job_state.rate
@@ -112,7 +198,6 @@ def _set_finish(s: Any, job: int) -> None:
 @noinline
 def _join_gpus(s: Any, job: int) -> None:
     """Add the job's load to its GPUs; jobs with a share of a GPU are listed there."""
-    s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         n = s.nodes[s.places[i, 0]]
@@ -129,7 +214,6 @@ def _join_gpus(s: Any, job: int) -> None:
 @noinline
 def _leave_gpus(s: Any, job: int) -> None:
     """Undo `_join_gpus`."""
-    s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         n = s.nodes[s.places[i, 0]]
@@ -159,7 +243,6 @@ def _mark_changed(s: Any, gpu: int) -> None:
 @noinline
 def update_rates(s: Any) -> None:
     """At the end of an instant, update the rates of jobs on GPUs whose jobs changed."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     for i in range(k.changed_gpus):
         gpu = s.changed_gpus[i]
@@ -189,7 +272,6 @@ def update_rates(s: Any) -> None:
 @noinline
 def release_allocation(s: Any, job: int) -> None:
     """Release the job's allocation."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     if k.interference and job_state.gpus > 0:
@@ -211,7 +293,6 @@ def release_allocation(s: Any, job: int) -> None:
 @noinline
 def close_segment(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     """End the segment now and log its pieces, merged by node."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     job_state.attained_s += k.now - job_state.start_s
@@ -241,7 +322,6 @@ def close_segment(s: Any, job: int, outcome: int, done: float, lost: float) -> N
 @noinline
 def preempt(s: Any, job: int) -> None:
     """Preempt a job: it stops after grace period and checkpoint, at once without either."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     job_state.stop_s = k.now + k.grace_s
@@ -273,7 +353,6 @@ def keep_work(s: Any, job: int, preserved: float) -> None:
 @noinline
 def release(s: Any, job: int) -> None:
     """End a preempted segment: release its nodes and requeue the job with its checkpointed work."""
-    s = gpu_state_without_refcount(s)
     job_state = s.job_state[job]
     done = done_at(job_state, job_state.stop_s)
     preserved = checkpointed_work(job_state, done)

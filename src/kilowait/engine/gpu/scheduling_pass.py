@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.allocation import free_allocation, reallocate
 from kilowait.engine.gpu.job_progress import (
     begin_segment,
     checkpointed_work,
     close_segment,
+    compact,
     done_at,
     keep_work,
     preempt,
+    rank_jobs,
     release_allocation,
     speed_at,
 )
-from kilowait.engine.gpu.placement import place_job
-from kilowait.engine.gpu.queue import compact, rank_jobs
-from kilowait.engine.gpu.state import MIGRATED, RUNNING, WAITING, gpu_state_without_refcount
+from kilowait.engine.gpu.placement import free_allocation, place_job, reallocate
+from kilowait.engine.gpu.state import MIGRATED, RUNNING, WAITING
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import kernel, noinline
-
-__all__ = ["migrate", "migrate_running", "start_now", "schedule"]
 
 ANY = 1 << 62
 """No limit on the number of starts."""
@@ -58,7 +56,6 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
 @noinline
 def start(s: Any, job: int, gpu_type: int) -> bool:
     """Start the job if it can be placed (on `gpu_type`; -1: on any type)."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     if gpu_type < 0 and s.failed[job_state.demand_class, 0] == k.releases:
@@ -74,7 +71,6 @@ def start(s: Any, job: int, gpu_type: int) -> bool:
 @noinline
 def start_now(s: Any, job: int, gpu_type: int) -> bool:
     """`start`, called outside a scheduling pass."""
-    s = gpu_state_without_refcount(s)
     started = start(s, job, gpu_type)
     if started:
         compact(s)
@@ -90,7 +86,6 @@ def _begin(s: Any, job: int) -> None:
 @noinline
 def _start_or_claim(s: Any, job: int, at: int) -> bool:
     """Start the job, or claim resources of ending jobs, or preempt others for it."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     if start(s, job, -1):
@@ -126,7 +121,6 @@ def _start_or_claim(s: Any, job: int, at: int) -> bool:
 @noinline
 def _find_victims(s: Any, job: int, at: int) -> int:
     """Select running jobs of lower priority to preempt until the job fits; 0 (state unchanged) if it never fits."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     victims = 0
     for i in range(at):
@@ -222,7 +216,6 @@ def _swap_saved_place(s: Any, job: int) -> None:
 @noinline
 def migrate_running(s: Any, starts: int) -> None:
     """Migrate running jobs with fewer than `starts` starts to nodes where their expected end is earlier."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     count = 0
     for i in range(k.running):
@@ -245,7 +238,6 @@ def migrate_running(s: Any, starts: int) -> None:
 @noinline
 def migrate(s: Any, job: int, gpu_type: int, always: bool) -> bool:
     """Migrate the job to nodes of `gpu_type` (-1: any type) if its expected end is earlier there, or `always`."""
-    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     job_state = s.job_state[job]
     done = done_at(job_state, k.now)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["PLACEMENTS", "GpuSettings"]
-
 PLACEMENTS = {
     "first": "the first node with enough free resources",
     "best": "best fit: the node with the least free afterwards",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -12,20 +11,23 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.demand import node_types
-from kilowait.engine.gpu.event_loop import ALL_JOBS_ENDED, BUFFER_FULL, MAX_STARTS, most_fruitless
-from kilowait.engine.gpu.feasible_types import feasible_types
+from kilowait.engine.gpu.demand import feasible_types, node_types, request_text
+from kilowait.engine.gpu.event_loop import (
+    ALL_JOBS_ENDED,
+    BUFFER_FULL,
+    MAX_IDLE_ROUNDS,
+    MAX_STARTS,
+    compiled_gpu_kernel,
+    compiled_gpu_score,
+    most_fruitless,
+)
 from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffers
-from kilowait.engine.gpu.jit_entry import compiled_gpu_kernel, compiled_gpu_score
-from kilowait.engine.gpu.progress import unfinished_jobs_error
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.engine.gpu.state import CANCELLED, DONE, REJECTED, RUNNING, WAITING
+from kilowait.engine.gpu.state import CANCELLED, DONE, ENDING, REJECTED, RUNNING, WAITING
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.errors import ChoiceError, InputError
+from kilowait.errors import ChoiceError, InputError, NoProgressError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations, Outcome
-
-__all__ = ["GpuSimulator", "GpuView", "run_gpu_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
 _OUTCOME[DONE] = Outcome.COMPLETED
@@ -135,7 +137,7 @@ class GpuSimulator:
 
     def check_all_ended(self) -> None:
         """Raise a NoProgressError if a job waits or runs; for the end of a run."""
-        error = unfinished_jobs_error(self._state, self.table, self.types, self.policy.name)
+        error = _unfinished_jobs_error(self._state, self.table, self.types, self.policy.name)
         if error is not None:
             raise error
 
@@ -316,20 +318,33 @@ def _in_table_order(values: npt.NDArray[Any], row: npt.NDArray[np.int64]) -> npt
 
 
 def _recorded_settings(settings: GpuSettings) -> dict[str, Any]:
-    names: Iterable[str] = (
-        "placement",
-        "gpu_type_order",
-        "head_of_line_blocking",
-        "preempt",
-        "migrate",
-        "min_run_before_preempt_s",
-        "grace_s",
-        "checkpoint_write_s",
-        "checkpoint_load_s",
-        "checkpoint_s",
-        "round_interval_s",
-        "rounds",
-        "at_limit",
-        "seed",
+    left_out = ("on_oversized", "gpu_speeds", "interference")
+    recorded = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in left_out}
+    return {**recorded, "interference": settings.interference is not None}
+
+
+def _unfinished_jobs_error(state: Any, jobs: JobTable, types: tuple[str, ...], policy: str) -> NoProgressError | None:
+    """The error of a run that has ended; None if no job waits or runs. `jobs` are in the order of their numbers."""
+    status = state.job_state["status"]
+    now_s = float(state.clock[0].now)
+    waiting, running = np.flatnonzero(status == WAITING), np.flatnonzero((status == RUNNING) | (status == ENDING))
+    if len(running):
+        job = state.job_state[running[0]]
+        kind = types[int(state.nodes["type"][state.places[job.place_lo, 0]])]
+        return NoProgressError(
+            f"job {jobs['job_id'][running[0]]} under policy {policy!r} would never end: {float(job.run_s):g} s of work "
+            f"at speed {float(job.rate):g} on {kind or 'nodes without GPUs'}; give a larger speed, or 0 for types that "
+            "the job cannot use"
+        )
+    if not len(waiting):
+        return None
+    number = int(waiting[0])
+    job = state.job_state[number]
+    request = request_text(int(job.pieces), int(job.gpus), int(job.gpu_milli), int(job.cpu), int(job.memory))
+    others = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
+    rounds = f" has started none in {MAX_IDLE_ROUNDS:,} rounds" if state.clock[0].round_interval_s > 0 else ""
+    return NoProgressError(
+        f"policy {policy!r}{rounds or ' starts no job'}: at {now_s:g} s job {jobs['job_id'][number]}, which needs "
+        f"{request},{others} wait{'' if others else 's'}, nothing runs, and no arrival or completion is due; start a "
+        "waiting job whenever the cluster is idle (start(job) places it on any type with room), or use another policy"
     )
-    return {**{name: getattr(settings, name) for name in names}, "interference": settings.interference is not None}

@@ -7,35 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import kernel, without_refcount
-from kilowait.engine.kernels.state import RANKED
-
-__all__ = [
-    "ARRIVAL",
-    "CANCEL",
-    "RUN_STATE",
-    "COMPLETED",
-    "ENDING",
-    "JOB_STATE",
-    "FINISH",
-    "DONE",
-    "EVENT_KIND",
-    "MIGRATED",
-    "NODE",
-    "PIECE",
-    "PREEMPTED",
-    "RANKED",
-    "REJECTED",
-    "RELEASE",
-    "RUNNING",
-    "GPU_JOB",
-    "SEGMENT",
-    "TYPICAL_JOB",
-    "WAITING",
-    "CANCELLED",
-    "GpuState",
-    "gpu_state_without_refcount",
-]
+from kilowait.engine.interface import JOB
 
 EVENT_KIND = 1 << 60
 """An event is (time, kind * KIND + number); round ticks are not in the heap."""
@@ -151,23 +123,7 @@ JOB_STATE = np.dtype(
 
 GPU_JOB = np.dtype(
     [
-        ("submit_s", np.float64),
-        ("since_first_s", np.float64),
-        ("estimate_s", np.float64),
-        ("planned_s", np.float64),
-        ("limit_s", np.float64),
-        ("overrun_planned_s", np.float64),
-        ("expected_inverse_runtime", np.float64),
-        ("nodes", np.int64),
-        ("cores", np.int64),
-        ("memory_mb", np.float64),
-        ("gpus", np.int64),
-        ("number", np.int64),
-        ("usage_share", np.float64),
-        ("user", np.int32),
-        ("account", np.int32),
-        ("queue", np.int32),
-        ("qos", np.int32),
+        *((name, JOB[name]) for name in JOB.names or () if name != "ran_s"),
         ("priority", np.float64),
         ("gpu_share", np.float64),
         ("attained_s", np.float64),
@@ -248,47 +204,3 @@ class GpuState(NamedTuple):
     events: Records  # RANKED, a heap; enlarged by with_larger_buffers
     segments: Records  # SEGMENT; enlarged by with_larger_buffers
     log: Records  # PIECE; enlarged by with_larger_buffers
-
-
-@kernel
-def gpu_state_without_refcount(s: Any) -> GpuState:
-    """The state with references that are not counted; the first thing a kernel called from Python does."""
-    return GpuState(
-        without_refcount(s.clock),
-        without_refcount(s.nodes),
-        without_refcount(s.gpu_free),
-        without_refcount(s.gpu_load),
-        without_refcount(s.gpu_first),
-        without_refcount(s.gpu_jobs),
-        without_refcount(s.classes),
-        without_refcount(s.by_type),
-        without_refcount(s.type_lo),
-        without_refcount(s.job_state),
-        without_refcount(s.jobs),
-        without_refcount(s.arrivals),
-        without_refcount(s.places),
-        without_refcount(s.saved_places),
-        without_refcount(s.speed),
-        without_refcount(s.factor),
-        without_refcount(s.max_node_gpus),
-        without_refcount(s.type_order),
-        without_refcount(s.type_rank),
-        without_refcount(s.interference),
-        without_refcount(s.typical_jobs),
-        without_refcount(s.label_types),
-        without_refcount(s.score_cache),
-        without_refcount(s.score_cache_gpus),
-        without_refcount(s.score_cache_stamp),
-        without_refcount(s.failed),
-        without_refcount(s.queue),
-        without_refcount(s.running_jobs),
-        without_refcount(s.ending_jobs),
-        without_refcount(s.order),
-        without_refcount(s.victims),
-        without_refcount(s.claimed),
-        without_refcount(s.changed_gpus),
-        without_refcount(s.gpu_changed),
-        without_refcount(s.events),
-        without_refcount(s.segments),
-        without_refcount(s.log),
-    )

@@ -25,8 +25,6 @@ from platformdirs import user_cache_path
 
 from kilowait.files import atomic_file
 
-__all__ = ["KernelCache", "usable_folder"]
-
 ENVIRONMENT = "KILOWAIT_CACHE_DIR"
 """Environment variable that names another folder for the cache."""
 UNUSED_S = 30 * 86400

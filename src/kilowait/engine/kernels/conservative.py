@@ -7,16 +7,8 @@ from typing import Any
 from kilowait.engine.kernels.heap import pop
 from kilowait.engine.kernels.jit import kernel
 from kilowait.engine.kernels.queue import compact, end_pass, rank_waiting, update_overrun_ends
-from kilowait.engine.kernels.starts_and_reservations import (
-    EVERY_GROUP,
-    apply_announcements,
-    place_among,
-    reserve_among,
-    start,
-)
+from kilowait.engine.kernels.reservations import EVERY_GROUP, apply_announcements, place_among, reserve_among, start
 from kilowait.engine.kernels.timeline import advance, build, occupy
-
-__all__ = ["conservative_pass", "rebuild_plan", "remove_reservation", "open_plan"]
 
 
 @kernel

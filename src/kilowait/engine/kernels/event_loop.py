@@ -1,4 +1,7 @@
-"""Event loop: apply events, and run a whole simulation in compiled code."""
+"""Event loop: apply events, and run a whole simulation in compiled code, or a step of one that Python schedules.
+
+`power_event_loop` specializes it for power controls.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,35 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.conservative import conservative_pass
+from kilowait.engine.kernels.conservative import (
+    apply_reservation,
+    conservative_pass,
+    open_plan,
+    rebuild_plan,
+    remove_reservation,
+)
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
-from kilowait.engine.kernels.predicted_run_times import apply_prediction
-from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
-from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
-from kilowait.engine.kernels.starts_and_reservations import charge, share_of, update_usage_shares
-from kilowait.engine.kernels.state import (
-    ARRIVAL,
-    CANCELLED,
-    CHANGE,
-    DONE,
-    HELD,
-    KIND,
-    QUEUED,
-    REJECTED,
-    TIMER,
-    state_without_refcount,
+from kilowait.engine.kernels.queue import compact, enqueue, remove, remove_expected_end
+from kilowait.engine.kernels.reservations import (
+    EVERY_GROUP,
+    begin_pass,
+    charge,
+    place,
+    reserve,
+    share_of,
+    start,
+    update_usage_shares,
 )
-
-__all__ = ["advance", "next_event_s", "run", "run_conservative"]
+from kilowait.engine.kernels.scheduling_pass import anything_free, apply_prediction, schedule, score_waiting
+from kilowait.engine.kernels.state import ARRIVAL, CANCELLED, CHANGE, DONE, HELD, KIND, QUEUED, REJECTED, TIMER
+from kilowait.engine.settings import UNLIMITED
 
 NONE = -1
 STARTED = -1.0
 HEAP, ARRIVALS, CHANGES = 0, 1, 2
+OVER = -np.inf
+"""Result of `begin_instant`: no event is left."""
 
 
 @kernel
@@ -49,25 +56,11 @@ def next_event_s(s: Any) -> float:
 def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> bool:
     """Move to the next instant and apply its events (or one event, with per_event). False: no event is left."""
     k = s.clock[0]
-    time = next_event_s(s)
-    if time == np.inf:
+    time = begin_instant(s)
+    if time == OVER:
         return False
-    k.now = time
     while time == k.now:
-        # The next event due now, by (kind, number), from the three event sources.
-        code = 4 * KIND
-        source = NONE
-        if k.events > 0 and s.events[0].key == time:
-            code = s.events[0].job
-            source = HEAP
-        if k.next_arrival < len(s.arrivals):
-            job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
-            if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
-                code = ARRIVAL + job
-                source = ARRIVALS
-        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
-            code = CHANGE
-            source = CHANGES
+        code, source = due_event(s, time)
         if source == HEAP:
             pop(s.events, k.events)
             k.events -= 1
@@ -82,7 +75,7 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
             if k.observes_jobs:
                 notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
-            apply_change(s)
+            apply_change(s, code)
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
             on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
@@ -93,23 +86,66 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
                 job_state.status = REJECTED
                 left = job
         else:
-            job = (code - TIMER) >> 1
-            status = s.job_state[job].status
-            if (code - TIMER) & 1:
-                queued = job if status == HELD else NONE
-            elif status in (QUEUED, HELD):
-                remove(s, job, CANCELLED)
-                left = job
+            queued, left = on_timer(s, code)
         if queued != NONE:
             enqueue(s, queued)
         if left != NONE and k.dependents:
             release_dependents(s, left)
+        time = next_event_s(s)
         if k.per_event:
             break
-        time = next_event_s(s)
-    if k.half_life_s > 0:
-        update_usage_shares(s)
+    end_instant(s, time)
     return True
+
+
+@kernel
+def begin_instant(s: Any) -> float:
+    """Move to the time of the next event, and return it; OVER if none is left."""
+    time = next_event_s(s)
+    if time == np.inf:
+        return OVER
+    s.clock[0].now = time
+    return time
+
+
+@kernel
+def end_instant(s: Any, next_s: float) -> None:
+    """All events of the instant have been applied (or one, with per_event); the next one is at `next_s`."""
+    if s.clock[0].half_life_s > 0:
+        update_usage_shares(s)
+
+
+@kernel
+def due_event(s: Any, time: float) -> tuple[int, int]:
+    """Code and source of the next event due now, by (kind, number), from the three event sources."""
+    k = s.clock[0]
+    code = 5 * KIND
+    source = NONE
+    if k.events > 0 and s.events[0].key == time:
+        code = s.events[0].job
+        source = HEAP
+    if k.next_arrival < len(s.arrivals):
+        job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
+        if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
+            code = ARRIVAL + job
+            source = ARRIVALS
+    if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
+        code = CHANGE
+        source = CHANGES
+    return code, source
+
+
+@kernel
+def on_timer(s: Any, code: int) -> tuple[int, int]:
+    """A hold ends, or a waiting job is cancelled; return the job that is queued and the job that has left."""
+    job = (code - TIMER) >> 1
+    status = s.job_state[job].status
+    if (code - TIMER) & 1:
+        return job if status == HELD else NONE, NONE
+    if status in (QUEUED, HELD):
+        remove(s, job, CANCELLED)
+        return NONE, job
+    return NONE, NONE
 
 
 @kernel
@@ -155,7 +191,7 @@ def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
 
 
 @maybe_inline
-def apply_change(s: Any) -> None:
+def apply_change(s: Any, code: int) -> None:
     """Apply a capacity change to every pool of its group."""
     k = s.clock[0]
     number = s.changes[k.next_change].number
@@ -204,9 +240,11 @@ def release_dependents(s: Any, job: int) -> None:
         other = s.job_extra[other].next_dependent - 1
 
 
+# -- whole runs ----------------------------------------------------------------------------------
+
+
 def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """Run the whole simulation: events, then a pass, until no event is left (or a score is NaN)."""
-    s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
@@ -221,7 +259,6 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
 
 def run_conservative(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any) -> None:
     """`run` with conservative backfilling; a separate kernel, so that other runs compile faster."""
-    s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
@@ -231,3 +268,73 @@ def run_conservative(s: Any, score: Any, parameters: Any, backfill_score: Any, b
             conservative_pass(s, not k.per_event or next_event_s(s) > k.now)
             if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
+
+
+# -- steps of a run that Python schedules ----------------------------------------------------------
+
+advance_step = advance
+
+
+def pass_step(s: Any, backfill_score: Any, backfill_parameters: Any) -> None:
+    """Make a scheduling pass in the order of the scores that the queue has."""
+    k = s.clock[0]
+    all_applied = not k.per_event or next_event_s(s) > k.now
+    if k.depth == UNLIMITED:
+        conservative_pass(s, all_applied)
+    else:
+        schedule(s, all_applied, backfill_score, backfill_parameters)
+
+
+def begin_step(s: Any) -> bool:
+    """Open a pass; return whether resources were freed since the last one (conservative only)."""
+    k = s.clock[0]
+    k.unchanged = 0
+    k.new_arrivals = 0
+    all_applied = not k.per_event or next_event_s(s) > k.now
+    freed = False
+    if k.depth == UNLIMITED:
+        freed = open_plan(s, all_applied)
+        rebuild_plan(s)
+    else:
+        begin_pass(s, all_applied)
+    return freed
+
+
+@kernel
+def find_group(s: Any, job: int, groups: int, level: int, apply: bool) -> int:
+    """The group among `groups` (bits) on which the job would start now; -1: none. There are no levels."""
+    return place(s, job, groups)
+
+
+def start_step(s: Any, job: int, group: int, level: int, apply: bool) -> int:
+    """Start the job, or with `apply` False only return its group; its own reservation is ignored."""
+    k = s.clock[0]
+    reserved_on = 0
+    if k.depth == UNLIMITED:
+        reserved_on = s.job_extra[job].reserved_on
+        remove_reservation(s, job)
+    g = find_group(s, job, EVERY_GROUP if group < 0 else 1 << group, level, apply)
+    if g >= 0 and apply:
+        start(s, job, g)
+        compact(s, k.queue_lo)
+    elif reserved_on > 0:
+        apply_reservation(s, job, reserved_on - 1, s.job_extra[job].reserved_s, 1)
+        s.job_extra[job].reserved_on = reserved_on
+    return g
+
+
+def reserve_step(s: Any, job: int) -> float:
+    """Reserve the earliest start of the job; return its time, infinite if it never fits."""
+    if s.clock[0].depth == UNLIMITED:
+        remove_reservation(s, job)
+    return reserve(s, job)
+
+
+def hold_step(s: Any, job: int, until: float) -> None:
+    """Take the job out of the queue until a time."""
+    k = s.clock[0]
+    if k.depth == UNLIMITED:
+        remove_reservation(s, job)
+    remove(s, job, HELD)
+    push(s.events, k.events, until, TIMER + 2 * job + 1)
+    k.events += 1

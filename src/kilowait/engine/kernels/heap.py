@@ -6,8 +6,6 @@ from typing import Any
 
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 
-__all__ = ["heapify", "pop", "push"]
-
 
 @kernel
 def push(heap: Any, size: int, key: float, job: int) -> None:

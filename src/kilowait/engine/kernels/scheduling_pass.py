@@ -8,9 +8,8 @@ import numpy as np
 
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel
-from kilowait.engine.kernels.predicted_run_times import apply_prediction
 from kilowait.engine.kernels.queue import close_gaps, end_pass, rank_waiting, update_overrun_ends
-from kilowait.engine.kernels.starts_and_reservations import (
+from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     apply_announcements,
     begin_pass,
@@ -22,7 +21,17 @@ from kilowait.engine.kernels.starts_and_reservations import (
 from kilowait.engine.kernels.state import QUEUED
 from kilowait.engine.kernels.timeline import advance
 
-__all__ = ["anything_free", "schedule", "score_waiting"]
+
+@kernel
+def apply_prediction(s: Any, job: int) -> float:
+    """Clip predicted times to at least 1 s and the planned time to the limit; return the planned time."""
+    record = s.jobs[job]
+    if not record.estimate_s >= 1.0:  # also true of NaN
+        record.estimate_s = 1.0
+    if not record.planned_s >= 1.0:
+        record.planned_s = 1.0
+    record.planned_s = min(record.planned_s, record.limit_s)
+    return record.planned_s
 
 
 @kernel

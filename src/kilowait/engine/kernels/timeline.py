@@ -11,8 +11,6 @@ import numpy as np
 
 from kilowait.engine.kernels.jit import kernel, maybe_inline
 
-__all__ = ["build", "earliest", "fits_until", "advance", "occupy", "subtract"]
-
 
 @maybe_inline
 def build(s: Any) -> None:

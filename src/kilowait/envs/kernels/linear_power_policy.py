@@ -23,28 +23,18 @@ from kilowait.engine.kernels.jit import (
     kernel,
     maybe_inline,
     noinline,
+    nth_row,
     specialize,
     without_refcount,
 )
-from kilowait.engine.kernels.state_with_power_controls import power_state_without_refcount
-from kilowait.envs.kernels import energy_env_decision
-from kilowait.envs.kernels.batch_env_decision import BACKFILLING, BETWEEN, EPISODE_OVER, HEAD
-from kilowait.envs.kernels.batch_env_step import buffers_without_refcount
-from kilowait.envs.kernels.energy_env_decision import (
-    NODE_CHANGES_FULL,
-    NODES_PHASE,
-    apply,
-    eligible,
-    fits,
-    hold,
-    may_hold,
-)
-from kilowait.envs.kernels.energy_env_reward import compute_reward
-from kilowait.envs.kernels.energy_env_states import integrals, log_arrays_without_refcount, nth_state
-from kilowait.envs.power.power_setup import PowerSetup
-from kilowait.envs.power.signal_features import FORECAST_STEP_S
-
-__all__ = ["SYSTEM_FEATURES", "PowerPolicyWeights", "power_policy_weights", "power_policy_kernel"]
+from kilowait.envs.kernels import decision_power
+from kilowait.envs.kernels.decision_batch import BACKFILLING, BETWEEN, HEAD
+from kilowait.envs.kernels.decision_power import NODES_PHASE, apply, eligible, fits, hold, may_hold
+from kilowait.envs.kernels.reward import compute_power_reward
+from kilowait.envs.kernels.state_stack import integrals
+from kilowait.envs.kernels.step import EPISODE_OVER, NODE_CHANGES_FULL
+from kilowait.envs.observation_spec import FORECAST_STEP_S
+from kilowait.envs.power_setup import PowerSetup
 
 Floats = npt.NDArray[np.float64]
 
@@ -118,38 +108,25 @@ def power_policy_weights(
 
 
 @kernel
-def policy_without_refcount(a: Any) -> PowerPolicyWeights:
-    """The weights without reference counts."""
-    return PowerPolicyWeights(
-        without_refcount(a.first),
-        without_refcount(a.allowed_slowdown),
-        without_refcount(a.slow),
-        without_refcount(a.spent),
-        without_refcount(a.weights),
-        a.signal,
-    )
-
-
-@kernel
 def always(s: Any) -> bool:
     """The policy decides about node sleep at every instant."""
     return True
 
 
-_advance_to_decision = specialize(energy_env_decision.advance_to_decision, inlined=False, can_sleep=always)
+_advance_to_decision = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
 
 
 @maybe_inline
-def above_mean(s: Any, source: Any, signal: int) -> float:
+def above_mean(s: Any, power: Any, signal: int) -> float:
     """The signal now over its mean forecast for the coming day, less 1."""
     if signal < 0:
         return 0.0
     now = s.clock[0].now
-    _, _, step = integrals(source, now)
-    row = int((now - source.edge_s[0]) / FORECAST_STEP_S)
-    forecasts = source.forecasts[assume_nonnegative(min(max(row, 0), len(source.forecasts) - 1))]
+    _, _, step = integrals(power, now)
+    row = int((now - power.edge_s[0]) / FORECAST_STEP_S)
+    forecasts = power.forecasts[assume_nonnegative(min(max(row, 0), len(power.forecasts) - 1))]
     mean = forecasts[signal, forecasts.shape[1] - 1]
-    return source.value[step, signal] * forecasts[signal, 0] / mean - 1.0 if mean > 0 else 0.0
+    return power.value[step, signal] * forecasts[signal, 0] / mean - 1.0 if mean > 0 else 0.0
 
 
 @maybe_inline
@@ -173,10 +150,10 @@ def crowded(s: Any) -> float:
 
 
 @maybe_inline
-def level_for(source: Any, policy: Any, log_row: int, allowed_slowdown: float) -> int:
+def level_for(power: Any, policy: Any, log_row: int, allowed_slowdown: float) -> int:
     """The DVFS state with the minimum energy within the allowed slowdown."""
-    kind = assume_nonnegative(source.kind[log_row])
-    may = source.may[kind]
+    kind = assume_nonnegative(power.kind[log_row])
+    may = power.may[kind]
     best = 0
     for level in range(1, len(may)):
         if (
@@ -215,12 +192,11 @@ def set_sleep_policy(s: Any, policy: Any, nodes: float) -> None:
 
 
 @noinline
-def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: Any, score: Any) -> None:
+def run_power_policy(s: Any, a: Any, source: Any, b: int, policy: Any, score: Any) -> None:
     """Advance until the run is over, or, where a log is kept, the array of node state changes is full."""
-    s = power_state_without_refcount(s)
-    source = log_arrays_without_refcount(source)
-    policy = policy_without_refcount(policy)
-    score = without_refcount(score)
+    copy = a.copies[b]
+    env_settings = a.env_settings[0]
+    power = source.own
     w = policy.weights
     k = s.clock[0]
     scored_s = -np.inf
@@ -233,7 +209,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
         elif copy.phase != BETWEEN:
             if scored_s != k.now:
                 scored_s = k.now
-                signal = above_mean(s, source, policy.signal)
+                signal = above_mean(s, power, policy.signal)
                 extra_slowdown = w[CROWDED] * crowded(s) + w[SIGNAL] * signal
                 if w[BACKLOG] != 0.0:
                     extra_slowdown += w[BACKLOG] * node_hours(s, env_settings.nodes)
@@ -263,7 +239,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
                 allowed_slowdown = policy.allowed_slowdown[log_row] + extra_slowdown
                 if copy.phase == BACKFILLING:
                     allowed_slowdown += w[BACKFILL]
-                level_wanted = level_for(source, policy, log_row, allowed_slowdown)
+                level_wanted = level_for(power, policy, log_row, allowed_slowdown)
                 if copy.phase == BACKFILLING and not fits(s, job, level_wanted):
                     continue
                 best = job
@@ -273,14 +249,14 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
                 apply(s, copy, best)
             elif shifting and may_hold(s, env_settings.max_wait_for_hold_s):
                 set_sleep_policy(s, policy, env_settings.nodes)
-                hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
+                hold(s, copy, power, env_settings.hold_s, env_settings.max_wait_for_hold_s)
             elif shifting:
                 shift_s = 0.0  # no other event follows: start the first job
                 continue
             else:
                 copy.phase = NODES_PHASE
                 copy.sleep_decided = 0
-        outcome = _advance_to_decision(s, copy, source, env_settings)
+        outcome = _advance_to_decision(s, a, source, b)
         if outcome == NODE_CHANGES_FULL:
             return
         copy.over = outcome == EPISODE_OVER
@@ -288,20 +264,18 @@ def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, policy: 
 
 def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> None:
     """Run copies `lo` to `hi`, each to the end of its episode; the reward is computed then, for the whole episode."""
-    a = buffers_without_refcount(a)
-    source = log_arrays_without_refcount(source)
-    policy = policy_without_refcount(policy)
+    a = without_refcount(a)
+    source = without_refcount(source)
+    policy = without_refcount(policy)
     env_settings = a.env_settings[0]
     score = np.empty(t.jobs.shape[1])
     for b in range(lo, hi):
-        s = nth_state(t, b)
+        s = nth_row(t, b)
         copy = a.copies[b]
-        run_power_policy(s, copy, source, env_settings, policy, score)
+        run_power_policy(s, a, source, b, policy, score)
         a.over[b] = copy.over != 0
         if copy.over and env_settings.keep_node_steps == 0:
-            compute_reward(
-                s, copy, source, source.user_weight[b], env_settings, a.weights, a.settled[b], a.accrued[b], a.terms[b]
-            )
+            compute_power_reward(s, a, source, b)
             for term in range(len(a.weights)):
                 a.finished[b, 3 + term] = a.accrued[b, term]
 
@@ -309,7 +283,7 @@ def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> Non
 @cache
 def _compiled(state: Any, buffers: Any, source: Any, policy: Any) -> Callable[..., Any]:
     signature = types.void(state, buffers, source, policy, types.int64, types.int64)
-    return compile_entry(_run_many, signature, "envs")
+    return compile_entry(_run_many, signature, "envs", allocates=True)
 
 
 def power_policy_kernel(state: Any, buffers: Any, source: Any, policy: PowerPolicyWeights) -> Callable[..., Any]:

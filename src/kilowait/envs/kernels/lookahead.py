@@ -14,14 +14,12 @@ import numpy.typing as npt
 
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, specialize, without_refcount
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, noinline, specialize
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
-from kilowait.engine.kernels.state import FINISH, QUEUED, State, state_without_refcount
-from kilowait.envs.kernels.batch_env_decision import HEAD, apply_choice, eligible, zero_score
-from kilowait.envs.kernels.batch_env_reward import slowdown
-
-__all__ = ["LookaheadState", "best_choice", "lookahead_without_refcount", "score_of", "copy_state", "work_arrays_for"]
+from kilowait.engine.kernels.state import FINISH, QUEUED, State
+from kilowait.envs.kernels.decision_batch import HEAD, apply_choice, eligible, zero_score
+from kilowait.envs.kernels.reward import slowdown
 
 PLAN = np.dtype(
     [
@@ -73,17 +71,6 @@ def _blank(state: State) -> State:
 
 
 @kernel
-def lookahead_without_refcount(a: Any) -> LookaheadState:
-    """The work arrays without reference counts."""
-    return LookaheadState(
-        without_refcount(a.plan),
-        without_refcount(a.slot),
-        state_without_refcount(a.start_state),
-        state_without_refcount(a.simulated),
-    )
-
-
-@kernel
 def score_of(s: Any, job: int, time_dependent: int, score: Any, parameters: Any) -> float:
     """Score of a waiting job by the base policy: now, or at its submission if the order is static."""
     k = s.clock[0]
@@ -123,8 +110,6 @@ def copy_resources(s: Any, t: Any) -> None:
 @noinline
 def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     """Copy the current state, with the queue in the order of the base policy."""
-    s = state_without_refcount(s)
-    a = lookahead_without_refcount(a)
     t = a.start_state
     time_dependent = a.plan[0].time_dependent
     copy_resources(s, t)
@@ -214,13 +199,12 @@ def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
     """Cost of a job that starts at that time and runs as planned."""
     job_record = s.jobs[job]
     wait_s = start_s - job_record.submit_s
-    return wait_s if waits else slowdown(wait_s, job_record.planned_s)
+    return wait_s if waits else slowdown(wait_s + job_record.planned_s, job_record.planned_s)
 
 
 @noinline
 def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     """Cost of the waiting jobs if this one is chosen and the base policy decides the rest."""
-    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     w = a.simulated
     reset_to_copy(a.start_state, w)
@@ -260,7 +244,6 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
 
     Candidates are the first jobs by the base policy and, last, the longest-waiting job. Ties go to the first candidate.
     """
-    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     t = a.start_state
     k = t.clock[0]

@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["RESAMPLES", "WindowBootstrap", "Interval", "iqm", "iqm_interval", "mean_interval", "ratio_interval"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -131,18 +129,6 @@ class WindowBootstrap:
         return Interval(low, high)
 
 
-def mean_interval(
-    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = RESAMPLES
-) -> Interval:
-    """The bootstrap interval of the mean; for the arguments see `WindowBootstrap`.
-
-    >>> mean_interval([2.0, 2.0, 2.0], random=np.random.default_rng(0))
-    Interval(low=2.0, high=2.0)
-    """
-    value = finite(values)
-    return WindowBootstrap(len(value), random=random, level=level, block=block, draws=draws).mean(value)
-
-
 def iqm(values: npt.ArrayLike) -> float:
     """The interquartile mean: the mean without the smallest and the largest quarter of the values.
 
@@ -152,18 +138,6 @@ def iqm(values: npt.ArrayLike) -> float:
     3.5
     """
     return float(_iqm(finite(values)))
-
-
-def iqm_interval(
-    values: npt.ArrayLike, *, random: np.random.Generator, level: float = 0.95, block: int = 1, draws: int = RESAMPLES
-) -> Interval:
-    """The bootstrap interval of the interquartile mean; for the arguments see `WindowBootstrap`.
-
-    >>> iqm_interval([2.0, 2.0, 2.0], random=np.random.default_rng(0))
-    Interval(low=2.0, high=2.0)
-    """
-    value = finite(values)
-    return WindowBootstrap(len(value), random=random, level=level, block=block, draws=draws).iqm(value)
 
 
 def ratio_interval(

@@ -1,11 +1,12 @@
-"""Pairwise comparison of two policies on the same windows: ratio, difference, tests, and a sentence."""
+"""Comparison of two policies on the same windows (ratio, difference, tests, a sentence), and Pareto dominance."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["METRIC_NAMES", "PairwiseResult", "counted"]
+import numpy as np
+import numpy.typing as npt
 
 METRIC_NAMES: dict[str, str] = {
     "mean_wait_s": "mean wait",
@@ -180,3 +181,18 @@ def counted(count: int, unit: str) -> str:
     ('1 window', '30 batches')
     """
     return f"{count} {unit}{'' if count == 1 else 'es' if unit.endswith('ch') else 's'}"
+
+
+def pareto_front(costs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Boolean mask of the non-dominated points; all costs are minimised.
+
+    `costs` has the shape (points, costs). A point is dominated if another one is at most as large in all costs and
+    smaller in at least one.
+
+    >>> pareto_front([[1, 3], [2, 2], [2, 4], [2, 2]]).tolist()
+    [True, True, False, True]
+    """
+    points = np.asarray(costs, np.float64)
+    no_worse = (points[:, None] <= points[None]).all(axis=-1)
+    better = (points[:, None] < points[None]).any(axis=-1)
+    return np.asarray(~(no_worse & better).any(axis=0))

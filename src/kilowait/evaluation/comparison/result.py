@@ -12,15 +12,12 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+from kilowait.evaluation.allocations import is_node_level, node_level_cluster
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
-from kilowait.evaluation.fairness import fairness
-from kilowait.evaluation.gpu.node_level_cluster import is_node_level, node_level_cluster
 from kilowait.evaluation.job_measures import started_jobs
-from kilowait.evaluation.metrics import Metrics, metrics
+from kilowait.evaluation.metrics import Metrics, fairness, metrics
 from kilowait.jobs import ExecutionLog
-
-__all__ = ["METRIC_DIRECTION", "PolicyConfig", "Comparison", "PowerCurve", "EnergyResults", "SignalCurve"]
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")

@@ -24,8 +24,6 @@ from kilowait.evaluation.comparison.bootstrap import RESAMPLES, WindowBootstrap,
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 
-__all__ = ["holm", "signed_rank", "count_wins", "ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
-
 Floats = npt.NDArray[np.float64]
 
 MAX_EXACT = 50

@@ -22,8 +22,6 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.units import format_duration
 
-__all__ = ["Split", "Window", "Windows", "cut_windows", "split", "single_window"]
-
 Ints = npt.NDArray[np.int64]
 
 

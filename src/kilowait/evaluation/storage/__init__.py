@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from kilowait.errors import InputError
 from kilowait.evaluation.storage.comparison import ComparisonFolder, load_comparison, save_comparison
 from kilowait.evaluation.storage.folder import (
+    ResultFolder,
     check_files,
     check_writable,
     checked_manifest,
@@ -19,7 +18,7 @@ from kilowait.evaluation.storage.folder import (
     writable_folder,
 )
 from kilowait.evaluation.storage.run import RunFolder, comparison_of_runs, load_run, save_run
-from kilowait.files.toml_file import read_toml
+from kilowait.files.documents import read_toml
 
 __all__ = [
     "ComparisonFolder",
@@ -40,37 +39,19 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class AgentFolder:
+class AgentFolder(ResultFolder):
     """Opened folder of a trained agent: its training results, not the agent itself."""
 
-    path: Path
-    scenario: dict[str, Any]
-    manifest: dict[str, Any]
-    results: dict[str, Any]
 
-
-@dataclass(frozen=True)
-class PredictionFolder:
+class PredictionFolder(ResultFolder):
     """Opened folder of run-time predictions of a log."""
 
-    path: Path
-    scenario: dict[str, Any]
-    manifest: dict[str, Any]
-    results: dict[str, Any]
 
-
-@dataclass(frozen=True)
-class SyntheticScoreFolder:
+class SyntheticScoreFolder(ResultFolder):
     """Opened folder of a synthetic workload's similarity scores."""
 
-    path: Path
-    scenario: dict[str, Any]
-    manifest: dict[str, Any]
-    results: dict[str, Any]
 
-
-_OF_RESULTS: dict[str, type[AgentFolder] | type[PredictionFolder] | type[SyntheticScoreFolder]] = {
+_OF_RESULTS: dict[str, type[AgentFolder | PredictionFolder | SyntheticScoreFolder]] = {
     "agent": AgentFolder,
     "predictions": PredictionFolder,
     "synthetic": SyntheticScoreFolder,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,10 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
+from kilowait.evaluation.comparison.result import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve
 from kilowait.evaluation.comparison.windows import Windows
-from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
-from kilowait.evaluation.storage.described_fields import CLEANING_REPORT, CLUSTER, METRICS, POLICY, SETTINGS
-from kilowait.evaluation.storage.energy_results import read_energy
 from kilowait.evaluation.storage.folder import (
+    ResultFolder,
     check_files,
     checked_manifest,
     null_to_nan,
@@ -40,21 +39,31 @@ from kilowait.evaluation.storage.folder import (
     read_json,
     save_folder,
 )
-from kilowait.evaluation.storage.log_columns import (
+from kilowait.evaluation.storage.logs import (
+    CLEANING_REPORT,
+    CLUSTER,
     MACHINE,
+    METRICS,
+    NUMBER_OR_NULL,
+    POLICY,
     RECORD_COLUMNS,
     SEGMENT_COLUMNS,
+    SETTINGS,
+    WORK_COLUMNS,
     check_log,
     machine_from_dict,
+    machine_to_dict,
+    pieces_from,
     read_jobs,
+    read_states_and_allocations,
+    worked_columns,
+    write_states_and_allocations,
 )
-from kilowait.evaluation.storage.run import machine_to_dict, read_node_states, write_node_states
-from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values
+from kilowait.files.documents import MAX_JSON_BYTES, parse_json, read_toml, to_toml
+from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.parquet_file import ColumnType, ParquetColumns, read_parquet_columns
-from kilowait.files.toml_file import read_toml, to_toml
+from kilowait.files.regular_file import read_bytes
 from kilowait.jobs import ExecutionLog, JobTable
-
-__all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]
 
 _FILES = ("scenario.toml", "cases.json", "segments.parquet", "records.parquet", "results.json")
 _POLICY_FIELDS = (*POLICY.required, *POLICY.optional)
@@ -76,18 +85,34 @@ CASES = Record({"cases": Items(_CASE), "cells": Items(Text())})
 """Fields of cases.json."""
 RESULTS = Record({}, {"traces": Items(Record({}, {"gpus": Values(METRICS), "lower_bounds": Either(Null(), METRICS)}))})
 """Fields of a comparison's results.json; others are recomputed."""
+_EDGES = Items(Number(), 2)
+_VALUES = Items(NUMBER_OR_NULL, 1)
+_CURVE = Record({"edge_s": _EDGES, "it_w": _VALUES, "facility_w": _VALUES})
+_SIGNAL = Record({"name": Text(), "unit": Text(), "description": Text(), "edge_s": _EDGES, "value": _VALUES})
+ENERGY = Items(
+    Either(
+        Null(),
+        Record(
+            {
+                "metrics": Items(Items(METRICS)),
+                "states": Items(METRICS),
+                "curves": Items(_CURVE),
+                "plotted_window": Number(minimum=0, whole=True),
+                "signals": Items(_SIGNAL),
+                "notes": Items(Text()),
+            }
+        ),
+    )
+)
+"""One entry per trace; null without a power model."""
 _SEGMENT = ("start_s", "end_s", "group", "level", "outcome")
 COMPRESSION = "zstd"
 
 
 @dataclass(frozen=True, eq=False)
-class ComparisonFolder:
+class ComparisonFolder(ResultFolder):
     """Opened comparison folder."""
 
-    path: Path
-    scenario: dict[str, Any]
-    manifest: dict[str, Any]
-    results: dict[str, Any]
     comparisons: tuple[Comparison, ...]
     """One per trace."""
     cells: tuple[str, ...] = ()
@@ -115,15 +140,11 @@ def save_comparison(
             comparison.windows.jobs.to_parquet(folder / f"jobs-{number}.parquet")
         cases = {"cases": [_case(comparison) for comparison in comparisons], "cells": list(cells)}
         (folder / "cases.json").write_text(json.dumps(cases) + "\n", encoding="utf-8")
-        pq.write_table(_segments(comparisons), folder / "segments.parquet", compression=COMPRESSION)
-        pq.write_table(_records(comparisons), folder / "records.parquet", compression=COMPRESSION)
+        logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
+        pq.write_table(_segments(logs), folder / "segments.parquet", compression=COMPRESSION)
+        pq.write_table(_records(logs), folder / "records.parquet", compression=COMPRESSION)
         pq.write_table(pa.Table.from_pylist(list(_rows(comparisons))), folder / "windows.parquet")
-        states = [comparison.logs(policy, window).states for comparison, policy, window in _cells(comparisons)]
-        if any(item is not None for item in states):
-            write_node_states(states, folder / "states.parquet")
-        pieces = [comparison.logs(policy, window).pieces for comparison, policy, window in _cells(comparisons)]
-        if any(item is not None for item in pieces):
-            write_pieces(pieces, folder / "pieces.parquet")
+        write_states_and_allocations(logs, folder)
         if any(comparison.energy is not None for comparison in comparisons):
             energy = [None if comparison.energy is None else asdict(comparison.energy) for comparison in comparisons]
             (folder / "energy.json").write_text(plain_json(energy) + "\n", encoding="utf-8")
@@ -155,10 +176,9 @@ def _cells(comparisons: Sequence[Comparison]) -> Iterator[tuple[Comparison, int,
                 yield comparison, policy, window
 
 
-def _segments(comparisons: Sequence[Comparison]) -> Any:
+def _segments(logs: Sequence[ExecutionLog]) -> Any:
     import pyarrow as pa
 
-    logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
     columns = {
         "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log) for log in logs]),
         "row": np.concatenate([log.job for log in logs]).astype(np.int32),
@@ -168,10 +188,9 @@ def _segments(comparisons: Sequence[Comparison]) -> Any:
     return pa.table({**columns, **worked_columns(logs)})
 
 
-def _records(comparisons: Sequence[Comparison]) -> Any:
+def _records(logs: Sequence[ExecutionLog]) -> Any:
     import pyarrow as pa
 
-    logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
     return pa.table(
         {
             "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log.jobs_table) for log in logs]),
@@ -240,7 +259,7 @@ def _load_comparisons(
         for windows, case in zip(all_windows, cases, strict=True)
     ]
     stored = _StoredColumns(folder, manifest["files"], [jobs for of_case in sizes for jobs in of_case])
-    energy = read_energy(folder / "energy.json", cases, all_windows) if "energy.json" in manifest["files"] else None
+    energy = _read_energy(folder / "energy.json", cases, all_windows) if "energy.json" in manifest["files"] else None
     cell = 0
     for number, (case, windows) in enumerate(zip(cases, all_windows, strict=True)):
         policies = tuple(
@@ -295,9 +314,7 @@ class _StoredColumns:
         rows = np.array(jobs_of_cell)[self.segments["cell"]]
         if (self.segments["row"] >= rows).any():
             raise InputError(f"{self.segments.source} has segments of jobs that are not in their windows")
-        has = {name: name in files for name in ("states.parquet", "pieces.parquet")}
-        self.states = read_node_states(folder / "states.parquet", cells) if has["states.parquet"] else {}
-        self.pieces = read_pieces(folder / "pieces.parquet", cells) if has["pieces.parquet"] else {}
+        self.states, self.pieces = read_states_and_allocations(folder, files, cells)
 
     def rows(self, columns: ParquetColumns, cell: int) -> slice:
         """The rows of one cell."""
@@ -339,3 +356,57 @@ class _StoredLogs:
             pieces=pieces_from(stored.pieces.get(cell), worked),
             **self._machine,
         )
+
+
+def _read_energy(
+    path: Path, cases: Sequence[Mapping[str, Any]], windows: Sequence[Windows]
+) -> list[EnergyResults | None]:
+    """The energy results of every trace; an InputError names the file and the field."""
+    data = parse_json(read_bytes(path, max_bytes=MAX_JSON_BYTES), path)
+    check_fields(data, ENERGY, path, remedy="run it again")
+    if len(data) != len(cases):
+        raise InputError(f"{path} has the results of {len(data)} traces, and the comparison has {len(cases)}")
+    return [
+        None if entry is None else _energy_results(entry, len(case["policies"]), len(of_case), f"{path}: [{number}]")
+        for number, (entry, case, of_case) in enumerate(zip(data, cases, windows, strict=True))
+    ]
+
+
+def _energy_results(entry: Mapping[str, Any], policies: int, windows: int, where: str) -> EnergyResults:
+    lengths = {len(entry["metrics"]), len(entry["states"]), len(entry["curves"]) or policies}
+    if lengths != {policies} or any(len(row) != windows for row in entry["metrics"]):
+        raise InputError(f"{where} has no metrics, states or curves of {policies} policies in {windows} windows")
+    if entry["plotted_window"] >= windows:
+        raise InputError(f"{where}: plotted_window is {entry['plotted_window']}; there are {windows} windows")
+    for name, series in (("curves", entry["curves"]), ("signals", entry["signals"])):
+        for curve in series:
+            _check_series(curve, f"{where}: {name}")
+    return EnergyResults(
+        metrics=tuple(tuple(null_to_nan(cell) for cell in row) for row in entry["metrics"]),
+        states=tuple(null_to_nan(row) for row in entry["states"]),
+        curves=tuple(
+            PowerCurve(**{name: _floats(curve[name]) for name in ("edge_s", "it_w", "facility_w")})
+            for curve in entry["curves"]
+        ),
+        plotted_window=entry["plotted_window"],
+        signals=tuple(
+            SignalCurve(s["name"], s["unit"], s["description"], _floats(s["edge_s"]), _floats(s["value"]))
+            for s in entry["signals"]
+        ),
+        notes=tuple(entry["notes"]),
+    )
+
+
+def _check_series(curve: Mapping[str, Any], where: str) -> None:
+    """Raise unless the edges ascend and every column has one value between two of them."""
+    edges = curve["edge_s"]
+    if any(after <= before for before, after in pairwise(edges)):
+        raise InputError(f"{where}: edge_s is not in ascending order")
+    for name in ("it_w", "facility_w", "value"):
+        if name in curve and len(curve[name]) != len(edges) - 1:
+            raise InputError(f"{where}: {name} has {len(curve[name])} values between {len(edges)} edges")
+
+
+def _floats(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Numbers read back from JSON: null becomes NaN."""
+    return tuple(null_to_nan({"": value})[""] for value in values)

@@ -13,6 +13,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -22,20 +23,9 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.files import INSIDE_LOCK, check_held, output_lock, partial_path
+from kilowait.files.documents import read_json_object
 from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, Record, Text, Values, check_fields
-from kilowait.files.json_file import read_json_object
 from kilowait.files.regular_file import member_path, sha256
-
-__all__ = [
-    "check_files",
-    "check_writable",
-    "checked_manifest",
-    "null_to_nan",
-    "plain_json",
-    "read_json",
-    "save_folder",
-    "writable_folder",
-]
 
 LAYOUT = 1
 """Version of the folder layout; folders with another version are refused."""
@@ -47,6 +37,16 @@ MANIFEST = Record(
     {"versions": Values(_VALUE), "seeds": Anything(), "inputs": Either(Null(), Values(_VALUE))},
 )
 """Fields of manifest.json, besides its layout; other entries are only displayed."""
+
+
+@dataclass(frozen=True)
+class ResultFolder:
+    """Opened folder of any kind."""
+
+    path: Path
+    scenario: dict[str, Any]
+    manifest: dict[str, Any]
+    results: dict[str, Any]
 
 
 def save_folder(

@@ -17,7 +17,6 @@ It can be read without Numba and torch.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -27,12 +26,11 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
+from kilowait.evaluation.allocations import is_node_level
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
-from kilowait.evaluation.gpu.node_level_cluster import is_node_level
-from kilowait.evaluation.storage.allocations import WORK_COLUMNS, pieces_from, read_pieces, worked_columns, write_pieces
-from kilowait.evaluation.storage.described_fields import CLEANING_REPORT, CLUSTER, METRICS, SETTINGS
 from kilowait.evaluation.storage.folder import (
+    ResultFolder,
     check_files,
     checked_manifest,
     null_to_nan,
@@ -40,32 +38,30 @@ from kilowait.evaluation.storage.folder import (
     read_json,
     save_folder,
 )
-from kilowait.evaluation.storage.log_columns import (
+from kilowait.evaluation.storage.logs import (
+    CLEANING_REPORT,
+    CLUSTER,
     MACHINE,
+    META_KEY,
+    METRICS,
     RECORD_COLUMNS,
     SEGMENT_COLUMNS,
-    STATE_COLUMNS,
+    SETTINGS,
+    WORK_COLUMNS,
     check_log,
     machine_from_dict,
+    machine_to_dict,
+    pieces_from,
     read_jobs,
+    read_states_and_allocations,
+    worked_columns,
+    write_states_and_allocations,
 )
-from kilowait.files.fields import Either, Items, Number, Record, Text, check_fields
+from kilowait.files.documents import read_toml, to_toml
+from kilowait.files.fields import Either, Number, Record, Text, check_fields
 from kilowait.files.parquet_file import ColumnType, read_parquet_columns
-from kilowait.files.toml_file import read_toml, to_toml
-from kilowait.jobs import ExecutionLog, JobTable, NodeStates
+from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = [
-    "RunFolder",
-    "comparison_of_runs",
-    "load_run",
-    "machine_to_dict",
-    "read_node_states",
-    "save_run",
-    "write_node_states",
-]
-
-META_KEY = b"kilowait"
-STATE = ("time_s", "group", "shutting_down", "asleep", "waking")
 SCENARIO = Record(
     {},
     {"trace": Text(), "policy": Text(), "backfill": Either(Text(), Number(minimum=0, whole=True)), "cluster": CLUSTER},
@@ -78,13 +74,9 @@ _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "re
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunFolder(ResultFolder):
     """Opened run folder."""
 
-    path: Path
-    scenario: dict[str, Any]
-    manifest: dict[str, Any]
-    results: dict[str, Any]
     log: ExecutionLog
 
     @property
@@ -117,10 +109,7 @@ def save_run(
         log.jobs_table.to_parquet(folder / "jobs.parquet")
         _write_log(log, folder / "log.parquet")
         log.jobs().to_parquet(folder / "records.parquet")
-        if log.states is not None:
-            write_node_states([log.states], folder / "states.parquet")
-        if log.pieces is not None:
-            write_pieces([log.pieces], folder / "pieces.parquet")
+        write_states_and_allocations([log], folder)
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="run", manifest=manifest, force=force)
@@ -204,58 +193,13 @@ def _by_submission(log: ExecutionLog, ordered: JobTable) -> ExecutionLog:
         return log
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return ExecutionLog(
-        ordered,
-        place[log.job],
-        log.start_s,
-        log.end_s,
-        log.group,
-        log.level,
-        log.outcome,
-        log.eligible_s[order],
-        log.job_outcome[order],
-        log.capacity_s,
-        log.capacity_nodes,
-        log.groups,
-        log.run,
-        log.states,
-        log.pieces,
+    return replace(
+        log,
+        jobs_table=ordered,
+        job=place[log.job],
+        eligible_s=log.eligible_s[order],
+        job_outcome=log.job_outcome[order],
     )
-
-
-def write_node_states(states: Sequence[NodeStates | None], path: Path) -> None:
-    """Write the node states of several logs; ``cell`` numbers the logs."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    numbered = [(cell, one) for cell, one in enumerate(states) if one is not None]
-    columns = {"cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)}
-    for name in STATE:
-        columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
-    # The logs that have states: the states of a log may be empty.
-    note = {META_KEY: json.dumps([cell for cell, _ in numbered]).encode()}
-    pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
-
-
-def read_node_states(path: Path, cells: int) -> dict[int, NodeStates]:
-    """Read what `write_node_states` wrote for `cells` logs, by cell."""
-    found = read_parquet_columns(path, {"cell": ColumnType(np.int32, minimum=0), **STATE_COLUMNS})
-    check_fields(found.note, Items(Number(0, cells - 1, whole=True)), f"{path}: metadata")
-    states = {}
-    for cell in found.note:
-        low, high = np.searchsorted(found["cell"], (cell, cell + 1))
-        states[cell] = NodeStates(**{name: found[name][low:high] for name in STATE})
-    return states
-
-
-def machine_to_dict(log: ExecutionLog) -> dict[str, Any]:
-    """Node groups and capacity steps of the machine, as plain data; `log_columns.machine_from_dict` is the inverse."""
-    return {
-        "groups": list(log.groups),
-        # The first step begins at minus infinity, which JSON does not have.
-        "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
-        "capacity_nodes": log.capacity_nodes.tolist(),
-    }
 
 
 def _write_log(log: ExecutionLog, path: Path) -> None:
@@ -284,9 +228,7 @@ def _read_log(folder: Path, files: Container[str], jobs: JobTable) -> ExecutionL
     job = order[place] if len(ids) else place
     if not np.array_equal(ids[job] if len(ids) else ids, run_ids):
         raise InputError(f"{folder} cannot be opened: log.parquet has segments of jobs that are not in jobs.parquet")
-    has = {name: name in files for name in ("states.parquet", "pieces.parquet")}
-    states = read_node_states(folder / "states.parquet", 1) if has["states.parquet"] else {}
-    pieces = read_pieces(folder / "pieces.parquet", 1) if has["pieces.parquet"] else {}
+    states, pieces = read_states_and_allocations(folder, files, 1)
     columns: dict[str, Any] = {name: segments[name] for name in ("start_s", "end_s", "group", "level", "outcome")}
     log = ExecutionLog(
         jobs_table=jobs,

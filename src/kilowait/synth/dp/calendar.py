@@ -3,23 +3,103 @@
 It preserves the number of sessions per user, the number of weeks they are active, hours and weekdays of sessions, and
 jobs per session. It does not preserve identities, the log's busy and quiet weeks, single users' weeks, and behavior of
 few users (categories of users rarer than the noise are dropped), including the heaviest users.
+
+Noisy counts are counts of users (Gaussian mechanism): each user contributes at most one to a count. Adding or removing
+a user changes the vector of all counts by at most the square root of the number of counts in the Euclidean norm (the
+sensitivity); the Gaussian noise is a multiple of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.dp.noisy_counts import Count, shares, smooth
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, LogSchema
-from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_user, calendar_of, session_starts
-
-__all__ = ["without_job_content", "calendar_counts", "sample_calendar", "calendar_without_jobs"]
+from kilowait.synth.transformer.calendar import (
+    CONDITION_SIZES,
+    Calendar,
+    by_user,
+    calendar_of,
+    octave_codes,
+    session_starts,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+MAX_ENTRIES = 8
+"""Maximum number of a user's jobs or sessions that are counted, selected at random, with equal weights."""
+KERNEL = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16
+
+
+@dataclass(frozen=True)
+class Count:
+    """One count: the category and the user of each entry."""
+
+    category: Ints
+    """Categories from 0 on."""
+    user: Ints
+    categories: int
+    max_entries: int = MAX_ENTRIES
+    """Maximum number of entries per user, with equal weights."""
+
+
+def noisy_counts(counts: dict[str, Count], noise: float, rng: np.random.Generator) -> tuple[dict[str, Floats], float]:
+    """Noisy number of users per category (fractional by entries), and the standard deviation of the noise.
+
+    Args:
+        counts: what to count.
+        noise: standard deviation of the noise over the sensitivity.
+        rng: secret random generator.
+    """
+    deviation = noise * np.sqrt(len(counts))
+    return {
+        name: _bounded(count, rng) + rng.normal(0.0, deviation, count.categories) for name, count in counts.items()
+    }, float(deviation)
+
+
+def _bounded(count: Count, rng: np.random.Generator) -> Floats:
+    """Users by category: at most `max_entries` entries per user, so that no user adds more than one in total."""
+    shuffled = rng.permutation(len(count.user))
+    order = shuffled[np.argsort(count.user[shuffled], kind="stable")]
+    user = count.user[order]
+    rank_in_user = np.arange(len(user)) - np.searchsorted(user, user)
+    used = order[rank_in_user < count.max_entries]
+    return np.bincount(count.category[used], minlength=count.categories) / count.max_entries
+
+
+def shares(noisy: Floats, threshold: float) -> Floats:
+    """Probabilities from noisy counts: counts of at most `threshold` are set to 0, unless all are.
+
+    >>> shares(np.array([40.0, -3.0, 2.0, 10.0]), 4.0).tolist()
+    [0.8, 0.0, 0.0, 0.2]
+    """
+    above_threshold = np.where(noisy > threshold, noisy, 0.0)
+    if not above_threshold.sum() > 0:
+        above_threshold = np.maximum(noisy, 0.0) + 1e-9
+    probabilities: Floats = above_threshold / above_threshold.sum()
+    return probabilities
+
+
+def smooth(noisy: Floats, *, cyclic: bool = False) -> Floats:
+    """Smooth the counts of ordered bins with their neighbors: less noise and less detail.
+
+    Args:
+        noisy: the counts.
+        cyclic: cyclic bins, such as hours.
+
+    >>> smooth(np.array([0.0, 0, 16, 0, 0])).tolist()
+    [1.0, 4.0, 6.0, 4.0, 1.0]
+    """
+    padded = np.pad(noisy, 2, mode="wrap" if cyclic else "edge")
+    smoothed: Floats = np.convolve(padded, KERNEL, mode="valid")
+    return smoothed
+
+
+# -- the calendar ---------------------------------------------------------------------------------
+
 
 CODE_COUNTS = {"sessions": 12, "weeks": 9, "session_jobs": 12}
 """Number of categories of each count, in octaves."""
@@ -48,10 +128,15 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
     active_weeks = np.floor((last_s - submit_s[first]) / WEEK_S) + 1
     return {
         "sessions": Count(
-            _octave(np.bincount(session_user), "sessions"), users, CODE_COUNTS["sessions"], max_entries=1
+            octave_codes(np.bincount(session_user), CODE_COUNTS["sessions"]),
+            users,
+            CODE_COUNTS["sessions"],
+            max_entries=1,
         ),
-        "weeks": Count(_octave(active_weeks, "weeks"), users, CODE_COUNTS["weeks"], max_entries=1),
-        "session_jobs": Count(_octave(np.bincount(session), "session_jobs"), session_user, CODE_COUNTS["session_jobs"]),
+        "weeks": Count(octave_codes(active_weeks, CODE_COUNTS["weeks"]), users, CODE_COUNTS["weeks"], max_entries=1),
+        "session_jobs": Count(
+            octave_codes(np.bincount(session), CODE_COUNTS["session_jobs"]), session_user, CODE_COUNTS["session_jobs"]
+        ),
         "hour": Count((session_start_s // 3600 % 24).astype(np.int64), session_user, 24),
         "weekday": Count((session_start_s // DAY_S % 7).astype(np.int64), session_user, 7),
     }
@@ -124,8 +209,3 @@ def without_job_content(calendar: Calendar, copied: tuple[int, ...], sizes: tupl
         level=np.zeros(shape, np.int64),
         daily_work=np.zeros_like(calendar.daily_work),
     )
-
-
-def _octave(values: npt.ArrayLike, name: str) -> Ints:
-    octaves: Ints = np.floor(np.log2(np.maximum(values, 1))).astype(np.int64)
-    return np.minimum(octaves, CODE_COUNTS[name] - 1)

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from kilowait.synth.log_schema import WEEK_S, Columns, LogSchema
 from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer
 
-__all__ = ["public_tokenizer", "public_schema", "public_runtime_tokenizer", "to_public_values"]
-
 Floats = npt.NDArray[np.float64]
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

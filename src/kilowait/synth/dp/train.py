@@ -1,16 +1,16 @@
-"""Differentially private training (DP-SGD) with users as examples: one sequence of jobs per sampled user and step.
+"""Differentially private training (DP-SGD) with users as examples, and its privacy accounting.
 
-M. Abadi et al., "Deep learning with differential privacy", CCS 2016, with users for examples (H. B. McMahan et al.,
-ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and accounts the
-privacy loss.
+Each step takes one sequence of jobs per sampled user. M. Abadi et al., "Deep learning with differential privacy", CCS
+2016, with users for examples (H. B. McMahan et al., ICLR 2018). Gradients of single users come from `torch.func`;
+Opacus clips them, adds the noise and accounts the privacy loss.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +19,93 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.synth.checkpoint import CheckpointStore
-from kilowait.synth.dp.accountant import PrivacyBudget, accountant
-from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.trainer import StatePart, Training, seeded
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.dataset import DatasetTensors, SequenceBatch, dataset_tensors, next_job_loss
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
-from kilowait.synth.transformer.train import init_output_layer
+from kilowait.synth.transformer.train import (
+    JOB_TENSORS,
+    LIST_TENSORS,
+    DatasetTensors,
+    SequenceBatch,
+    dataset_tensors,
+    init_output_layer,
+    next_job_loss,
+)
 
-__all__ = ["PrivateDataset", "private_train"]
+if TYPE_CHECKING:
+    from opacus.accountants import RDPAccountant
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+MIN_NOISE, MAX_NOISE = 0.3, 1000.0
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """Privacy budget at user level: neighboring logs differ in all jobs of one user."""
+
+    epsilon: float
+    delta: float
+    steps: int
+    """Number of training steps."""
+    rate: float
+    """Probability that a user is sampled in a step."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon <= 100:
+            raise InputError(
+                f"dp_epsilon is {self.epsilon}; it must be above 0 and at most 100; larger values guarantee nothing"
+            )
+        if not 0 < self.delta < 1:
+            raise InputError(f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users")
+
+
+def accountant() -> RDPAccountant:
+    """A new accountant."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from opacus.accountants import RDPAccountant
+    except ImportError:
+        raise MissingExtraError("opacus", "private") from None
+    return RDPAccountant()
+
+
+def spent_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
+    """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, number of steps."""
+    rdp_accountant = accountant()
+    _set_history(rdp_accountant, history)
+    with warnings.catch_warnings():
+        # Opacus warns if the largest order is optimal; the bound is still valid.
+        warnings.simplefilter("ignore")
+        return float(rdp_accountant.get_epsilon(delta))
+
+
+def noise_multiplier(budget: PrivacyBudget) -> float:
+    """The smallest noise multiplier, to one per cent, for which one release of counts and one training stay within
+    the budget."""
+
+    def epsilon(noise: float) -> float:
+        return spent_epsilon([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
+
+    low = high = MIN_NOISE
+    while epsilon(high) > budget.epsilon:
+        low, high = high, 2 * high
+        if high > MAX_NOISE:
+            raise InputError(
+                f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} needs a noise multiplier above "
+                f"{MAX_NOISE:g}; use a larger value"
+            )
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle) <= budget.epsilon else (middle, high)
+    return high
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
 History = list[tuple[float, float, int]]
 
 SEQUENCE_JOBS = 64
@@ -71,16 +146,7 @@ class _SequenceLoss(nn.Module):
 
 
 def private_train(
-    dataset: PrivateDataset,
-    budget: PrivacyBudget,
-    noise: float,
-    *,
-    seed: int,
-    secret_seeds: list[int],
-    progress: SampleProgress,
-    device: torch.device,
-    checkpoints: CheckpointStore | None = None,
-    state: Mapping[str, Any] | None = None,
+    dataset: PrivateDataset, budget: PrivacyBudget, noise: float, secret_seeds: list[int], training: Training
 ) -> tuple[TransformerNetwork, History]:
     """Train a network, and return it with the privacy mechanisms used.
 
@@ -88,12 +154,8 @@ def private_train(
         dataset: training data.
         budget: steps and sampling rate of users.
         noise: deviation of the noise in units of `CLIPPING_NORM`.
-        seed: of the initial weights.
-        secret_seeds: random generators of the noise and of the user sampling; stored only in `checkpoints`.
-        progress: progress callback.
-        device: training device.
-        checkpoints: checkpoint store.
-        state: a state to resume from.
+        secret_seeds: random generators of the noise and of the user sampling; stored only in checkpoints.
+        training: seed of the initial weights, device and checkpoints.
     """
     try:
         with warnings.catch_warnings():
@@ -101,8 +163,8 @@ def private_train(
             from opacus.optimizers import DPOptimizer
     except ImportError:
         raise MissingExtraError("opacus", "private") from None
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    device, progress = training.device, training.progress
+    with seeded(training.seed, device):
         network = TransformerNetwork(dataset.shape)
         init_output_layer(network, [1000.0 * shares for shares in dataset.counts])
         for table in (network.share, network.level):
@@ -126,25 +188,36 @@ def private_train(
         )
         rdp_accountant = accountant()
         optimizer.attach_step_hook(rdp_accountant.get_optimizer_hook_fn(sample_rate=budget.rate))
-        step = 0
-        if state is not None:
-            step = _restored_step(state, network, optimizer, rdp_accountant, user_rng, noise_generator)
-        while step < budget.steps:
+        parts = {
+            "secret": StatePart(lambda: secret_seeds, lambda seeds: None),
+            "network": network,
+            "optimizer": optimizer.original_optimizer,
+            "history": StatePart(lambda: _history(rdp_accountant), partial(_set_history, rdp_accountant)),
+            "choice": StatePart(
+                lambda: user_rng.bit_generator.state, partial(setattr, user_rng.bit_generator, "state")
+            ),
+            "noises": StatePart(noise_generator.get_state, noise_generator.set_state),
+        }
+        for step in training.steps(budget.steps, parts, every=CHECKPOINT_EVERY):
             rows = _sample_users(user_ranges, budget.rate, user_rng)
             _gradients(module, tensors, rows, user_ranges)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            step += 1
-            if step % REPORT_EVERY == 1:
-                progress("private training", step / budget.steps)
-            if checkpoints is not None and step % CHECKPOINT_EVERY == 0 and step < budget.steps:
-                checkpoints.write(
-                    _state(secret_seeds, step, network, optimizer, rdp_accountant, user_rng, noise_generator)
-                )
+            if step % REPORT_EVERY == 0:
+                progress("private training", (step + 1) / budget.steps)
     progress("private training", 1.0)
     for parameter in network.parameters():
         parameter.requires_grad_(True)
-    return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in rdp_accountant.history]
+    return network.cpu().eval(), _history(rdp_accountant)
+
+
+def _history(rdp_accountant: RDPAccountant) -> History:
+    """Noise, sampling rate and number of steps of the mechanisms so far."""
+    return [(float(noise), float(rate), int(steps)) for noise, rate, steps in rdp_accountant.history]
+
+
+def _set_history(rdp_accountant: RDPAccountant, history: History) -> None:
+    rdp_accountant.history = [(float(noise), float(rate), int(steps)) for noise, rate, steps in history]
 
 
 def _user_ranges(user: Ints) -> Ints:
@@ -177,16 +250,12 @@ def _gradients(module: _SequenceLoss, tensors: DatasetTensors, sampled: Ints, us
     device = tensors.codes.device
     row_indices = torch.as_tensor(np.minimum(rows, user_ranges[users, 1][:, None] - 1), device=device)
     per_user = {
-        "codes": tensors.codes[row_indices],
-        "previous_codes": tensors.previous_codes[row_indices],
-        "conditions": tensors.conditions[row_indices],
-        "first": tensors.first[row_indices],
-        "in_session": tensors.in_session[row_indices],
+        **{name: getattr(tensors, name)[row_indices] for name in JOB_TENSORS},
         "user": torch.as_tensor(np.where(exists, 0, -1), device=device),
         "counted": torch.as_tensor(counted, device=device),
         "list_index": torch.zeros_like(row_indices),
     }
-    shared = {name: getattr(tensors, name)[:1] for name in ("frequent_jobs", "slot_codes", "share", "level")}
+    shared = {name: getattr(tensors, name)[:1] for name in LIST_TENSORS}
     order = [item.name for item in fields(SequenceBatch)]
     buffers = {name: parameter for name, parameter in module.named_parameters() if not parameter.requires_grad}
 
@@ -201,51 +270,3 @@ def _gradients(module: _SequenceLoss, tensors: DatasetTensors, sampled: Ints, us
     gradients = per_user_gradients(detached, *({**per_user, **shared}[name] for name in order))
     for name, parameter in trainable.items():
         parameter.grad_sample = gradients[name]  # type: ignore[attr-defined]
-
-
-def _state(
-    secret_seeds: list[int],
-    step: int,
-    network: TransformerNetwork,
-    optimizer: Any,
-    rdp_accountant: Any,
-    user_rng: Any,
-    noise_generator: Any,
-) -> dict[str, Any]:
-    state = {
-        "secret": secret_seeds,
-        "step": step,
-        "network": network.state_dict(),
-        "optimizer": optimizer.original_optimizer.state_dict(),
-        "history": [list(entry) for entry in rdp_accountant.history],
-        "choice": user_rng.bit_generator.state,
-        "noises": noise_generator.get_state(),
-        "torch": torch.get_rng_state(),
-    }
-    if network.firsts.is_cuda:
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def _restored_step(
-    state: Mapping[str, Any],
-    network: TransformerNetwork,
-    optimizer: Any,
-    rdp_accountant: Any,
-    user_rng: Any,
-    noise_generator: Any,
-) -> int:
-    try:
-        network.load_state_dict(state["network"])
-        optimizer.original_optimizer.load_state_dict(state["optimizer"])
-        rdp_accountant.history = [(float(a), float(b), int(c)) for a, b, c in state["history"]]
-        user_rng.bit_generator.state = state["choice"]
-        noise_generator.set_state(state["noises"])
-        torch.set_rng_state(state["torch"])
-        if network.firsts.is_cuda:
-            torch.cuda.set_rng_state(state["cuda"])
-        return int(state["step"])
-    except (KeyError, RuntimeError, ValueError, TypeError) as problem:
-        raise InputError(
-            f"the saved training does not match this one ({str(problem).splitlines()[0]}); start again with --force"
-        ) from None

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.synth.log_schema import Columns, LogSchema
-
-__all__ = ["TableLayout"]
+from kilowait.synth.tabular.log_table import nearest
 
 GAP_COLUMN = "gap_s"
 """Time since the previous submission of any user."""
@@ -93,7 +92,7 @@ class TableLayout:
             if known is None:
                 columns[str(name)] = np.rint(values) if integer else values
             else:
-                columns[str(name)] = _nearest(values, known)
+                columns[str(name)] = nearest(values, known)
         gaps = columns.pop(GAP_COLUMN)
         if ENERGY_KNOWN in columns:
             columns["energy_j"] = np.where(columns.pop(ENERGY_KNOWN) > 0, columns["energy_j"], np.nan)
@@ -130,15 +129,3 @@ def _columns(rows: Columns) -> Columns:
         columns[ENERGY_KNOWN] = ~np.isnan(energy) * 1
         columns["energy_j"] = np.nan_to_num(energy, nan=float(np.nanmedian(energy)))
     return columns
-
-
-def _nearest(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The nearest known value of each; known values are sorted.
-
-    >>> _nearest(np.array([-3.0, 4.0, 7.0, 99.0]), np.array([1, 4, 8, 16]))
-    array([ 1,  4,  8, 16])
-    """
-    above = np.clip(np.searchsorted(known, values), 1, len(known) - 1) if len(known) > 1 else np.zeros(len(values), int)
-    below = np.maximum(above - 1, 0)
-    nearest: npt.NDArray[Any] = np.where(values - known[below] <= known[above] - values, known[below], known[above])
-    return nearest

@@ -11,26 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kilowait.jobs import JobTable
-from kilowait.synth.fidelity.arrivals import arrival_pattern
-from kilowait.synth.fidelity.classifier import ClassifierResult, classifier_auc, classifier_test
-from kilowait.synth.fidelity.correlations import ColumnPair, correlations
-from kilowait.synth.fidelity.distances import Distance, column_distances, distance
-from kilowait.synth.fidelity.job_features import check_jobs
-from kilowait.synth.fidelity.users import has_users, user_distributions, user_statistics
+from kilowait.synth.fidelity.distances import ColumnPair, Distance, column_distances, correlations, distance
+from kilowait.synth.fidelity.job_features import check_jobs, classifier_test
+from kilowait.synth.fidelity.workload_statistics import arrival_pattern, has_users, user_distributions, user_statistics
 
-__all__ = [
-    "ClassifierResult",
-    "Distance",
-    "Fidelity",
-    "ColumnPair",
-    "arrival_pattern",
-    "classifier_test",
-    "classifier_auc",
-    "column_distances",
-    "correlations",
-    "fidelity",
-    "user_statistics",
-]
+__all__ = ["Fidelity", "fidelity"]
 
 MIN_JOBS = 100
 

@@ -1,21 +1,27 @@
-"""Numeric job features for comparing workloads: request, submission time, and relation to the user's previous job."""
+"""Numeric job features for comparing workloads, and a classifier that distinguishes generated from real jobs by them.
+
+Features are the request, the submission time, and the relation to the user's previous job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import rankdata
 
-from kilowait.errors import InputError
+from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
+from kilowait.rng import stream
 from kilowait.synth.log_schema import DAY_S, unix_zero_s
-
-__all__ = ["check_jobs", "common_columns", "previous_job", "job_rows", "numeric_columns", "shared_codes", "sample_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
 Values = npt.NDArray[Any]
 
 NUMBERS = ("interarrival_s", "hour", "nodes", "gpus", "estimate_s", "runtime_s", "energy_j")
@@ -116,3 +122,76 @@ def check_jobs(tables: Sequence[JobTable], min_jobs: int) -> None:
     for table in tables:
         if len(table) < min_jobs:
             raise InputError(f"{len(table)} jobs are too few to compare workloads; at least {min_jobs} are needed")
+
+
+# -- classifier two-sample test -------------------------------------------------------------------
+
+
+FOLDS = 5
+MAX_ROWS = 25_000
+"""Maximum jobs of each workload for the classifier."""
+TREE_PARAMETERS = {
+    "objective": "binary",
+    "learning_rate": 0.1,
+    "num_leaves": 31,
+    "num_threads": 1,
+    "deterministic": True,
+}
+ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class ClassifierResult:
+    """Result of the classifier test."""
+
+    auc: float
+    """Area under the ROC curve over five folds; 0.5: indistinguishable, 1: perfectly distinguishable."""
+    feature_importance: Mapping[str, float]
+    """Feature importance: share of gain by column, largest first; sums to 1."""
+
+
+def classifier_test(real: JobTable, synthetic: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
+    """Classify generated and real jobs with LightGBM, in five folds.
+
+    The AUC is well below 0.5 if both workloads contain the same jobs. Features are the columns of a job, hour and
+    weekday, the time since the last submission, and whether the job repeats the request of its user's previous job;
+    with `history` also the time since that job and the change of run time.
+    """
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingExtraError("lightgbm", "predict") from None
+    rng = stream(seed, "synth.classifier")
+    real_columns, synthetic_columns = common_columns(
+        job_rows(real.sorted(), history=history), job_rows(synthetic.sorted(), history=history)
+    )
+    if not real_columns:
+        raise InputError("the two workloads have no column in common_columns")
+    count = min(len(real), len(synthetic), MAX_ROWS)
+    rows = np.concatenate(
+        [
+            np.column_stack([*columns.values()])[sample_rows(len(jobs), count, rng)]
+            for jobs, columns in ((real, real_columns), (synthetic, synthetic_columns))
+        ]
+    )
+    truth = np.repeat([0.0, 1.0], count)
+    fold = rng.permutation(np.arange(2 * count) % FOLDS)
+    predicted = np.empty(2 * count)
+    gain = np.zeros(len(real_columns))
+    for number in range(FOLDS):
+        train, test = fold != number, fold == number
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = lightgbm.Dataset(rows[train], truth[train], params={"verbose": -1})
+            trees = lightgbm.train({**TREE_PARAMETERS, "seed": seed, "verbose": -1}, data, ROUNDS)
+            predicted[test] = trees.predict(rows[test], num_threads=1)
+        gain += trees.feature_importance("gain")
+    share_of_gain = dict(zip(real_columns, (gain / max(float(gain.sum()), 1e-300)).tolist(), strict=True))
+    feature_importance = dict(sorted(share_of_gain.items(), key=lambda part: -part[1]))
+    return ClassifierResult(_auc(predicted[truth == 1], predicted[truth == 0]), feature_importance)
+
+
+def _auc(above: Floats, below: Floats) -> float:
+    """Probability that one of `above` is larger than one of `below`; ties count half."""
+    ranks = rankdata(np.concatenate([above, below]))[: len(above)]
+    return float((ranks.sum() - len(above) * (len(above) + 1) / 2) / (len(above) * len(below)))

@@ -10,17 +10,16 @@ rows, which detects mode collapse (PacGAN, Z. Lin and others, 2018).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import CheckpointStore, HasStateDict, checkpointed_steps
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.layout import ColumnLayout
-from kilowait.synth.tabular.settings import CtganSettings
-
-__all__ = ["GeneratorNetwork", "sample_rows", "train"]
+from kilowait.synth.tabular import CtganSettings
+from kilowait.synth.tabular.network import ColumnLayout, TableNetwork
+from kilowait.synth.trainer import HasStateDict, Training, gradient_step
 
 NOISE = 128
 """Dimension of the noise."""
@@ -30,8 +29,6 @@ TEMPERATURE = 0.2
 """Temperature of the Gumbel softmax."""
 PENALTY = 10.0
 """Weight of the gradient penalty."""
-REPORT_EVERY = 20
-"""Steps between progress reports."""
 
 
 class Residual(nn.Module):
@@ -44,26 +41,6 @@ class Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Input and transformed input, concatenated."""
         return torch.cat([functional.relu(self.norm(self.linear(x))), x], 1)
-
-
-class GeneratorNetwork(nn.Module):
-    """Generator network: noise and a condition to a row."""
-
-    common: Tensor
-
-    def __init__(self, layout: ColumnLayout, hidden: int) -> None:
-        super().__init__()
-        self.layout = layout
-        self.register_buffer("common", torch.zeros(sum(layout.sizes)))
-        """Category frequencies of the log, concatenated by column; each column sums to 1."""
-        wide = NOISE + sum(layout.sizes)
-        self.body = nn.Sequential(Residual(wide, hidden), Residual(wide + hidden, hidden))
-        self.last = nn.Linear(wide + 2 * hidden, layout.width)
-
-    def forward(self, noise: Tensor, condition: Tensor) -> Tensor:
-        """Rows: scalar values and logits of categories."""
-        rows: Tensor = self.last(self.body(torch.cat([noise, condition], 1)))
-        return rows
 
 
 class Critic(nn.Module):
@@ -144,58 +121,6 @@ def condition_loss(rows: Tensor, column: Tensor, kind: Tensor, layout: ColumnLay
     return total / len(rows)
 
 
-def train(
-    categories: Tensor,
-    scalars: Tensor,
-    layout: ColumnLayout,
-    settings: CtganSettings,
-    progress: SampleProgress,
-    checkpoints: CheckpointStore | None = None,
-) -> GeneratorNetwork:
-    """Train a generator on these rows, on their device, with torch's global random state."""
-    device, steps = categories.device, settings.steps
-    batch = max(1, min(settings.batch, len(categories)) // PACK) * PACK
-    dense = layout.dense(categories, scalars)
-    coded = categories[:, layout.category_columns]
-    # Rows of each category, so that a real row can be sampled for every condition.
-    order = coded.argsort(dim=0, stable=True)
-    ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(layout.sizes)]
-    generator = GeneratorNetwork(layout, settings.width).to(device)
-    generator.common.copy_(layout.shares(categories))
-    condition_sampler = ConditionSampler(generator.common, layout)
-    critic = Critic(layout.width + sum(layout.sizes), settings.width).to(device)
-    generator_optimizer = torch.optim.Adam(generator.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    critic_optimizer = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    parts: dict[str, HasStateDict] = {"writer": generator, "critic": critic}
-    parts |= {"learn_writer": generator_optimizer, "learn_critic": critic_optimizer}
-    for step in checkpointed_steps(steps, checkpoints, device, **parts):
-        condition, column, kind = condition_sampler.sample(batch, evenly=True)
-        with torch.no_grad():
-            fake_rows = activated(generator(torch.randn(batch, NOISE, device=device), condition), layout)
-        real_rows = _matching_rows(order, ends, column, kind)
-        shuffled = torch.randperm(batch, device=device)
-        real = torch.cat([dense[real_rows], condition], 1)[shuffled]
-        fake = torch.cat([fake_rows, condition], 1)
-        loss = critic(fake).mean() - critic(real).mean() + PENALTY * critic.gradient_penalty(real, fake)
-        critic_optimizer.zero_grad()
-        loss.backward()
-        critic_optimizer.step()
-
-        condition, column, kind = condition_sampler.sample(batch, evenly=True)
-        rows = generator(torch.randn(batch, NOISE, device=device), condition)
-        loss = (
-            condition_loss(rows, column, kind, layout)
-            - critic(torch.cat([activated(rows, layout), condition], 1)).mean()
-        )
-        generator_optimizer.zero_grad()
-        loss.backward()
-        generator_optimizer.step()
-        if step % REPORT_EVERY == 0:
-            progress("training", step / steps)
-    progress("training", 1.0)
-    return generator.eval()
-
-
 def _matching_rows(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> Tensor:
     """A real row for each condition."""
     rows = torch.empty_like(kind)
@@ -209,11 +134,74 @@ def _matching_rows(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tens
     return rows
 
 
-@torch.inference_mode()
-def sample_rows(generator: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
-    """Sample `count` rows with conditions by the frequencies of the log."""
-    layout = generator.layout
-    condition, _, _ = ConditionSampler(generator.common, layout).sample(count, evenly=False)
-    rows = generator(torch.randn(count, NOISE), condition)
-    categories = [functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in layout.categories]
-    return torch.tanh(rows[:, layout.scalars]), categories
+class GeneratorNetwork(TableNetwork):
+    """Generator network: noise and a condition to a row."""
+
+    common: Tensor
+
+    def __init__(self, layout: ColumnLayout, settings: CtganSettings) -> None:
+        super().__init__(layout, settings)
+        hidden = settings.width
+        self.register_buffer("common", torch.zeros(sum(layout.sizes)))
+        """Category frequencies of the log, concatenated by column; each column sums to 1."""
+        wide = NOISE + sum(layout.sizes)
+        self.body = nn.Sequential(Residual(wide, hidden), Residual(wide + hidden, hidden))
+        self.last = nn.Linear(wide + 2 * hidden, layout.width)
+
+    def forward(self, noise: Tensor, condition: Tensor) -> Tensor:
+        """Rows: scalar values and logits of categories."""
+        rows: Tensor = self.last(self.body(torch.cat([noise, condition], 1)))
+        return rows
+
+    @classmethod
+    def trained(
+        cls, categories: Tensor, scalars: Tensor, layout: ColumnLayout, settings: CtganSettings, training: Training
+    ) -> Self:
+        """Train a generator on rows."""
+        device = training.device
+        batch = max(1, min(settings.batch, len(categories)) // PACK) * PACK
+        dense = layout.dense(categories, scalars)
+        coded = categories[:, layout.category_columns]
+        # Rows of each category, so that a real row can be sampled for every condition.
+        order = coded.argsort(dim=0, stable=True)
+        ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(layout.sizes)]
+        generator = cls(layout, settings).to(device)
+        generator.common.copy_(layout.shares(categories))
+        condition_sampler = ConditionSampler(generator.common, layout)
+        critic = Critic(layout.width + sum(layout.sizes), settings.width).to(device)
+        generator_optimizer = torch.optim.Adam(
+            generator.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6
+        )
+        critic_optimizer = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
+
+        def update(step: int) -> None:
+            condition, column, kind = condition_sampler.sample(batch, evenly=True)
+            with torch.no_grad():
+                fake_rows = activated(generator(torch.randn(batch, NOISE, device=device), condition), layout)
+            real_rows = _matching_rows(order, ends, column, kind)
+            shuffled = torch.randperm(batch, device=device)
+            real = torch.cat([dense[real_rows], condition], 1)[shuffled]
+            fake = torch.cat([fake_rows, condition], 1)
+            loss = critic(fake).mean() - critic(real).mean() + PENALTY * critic.gradient_penalty(real, fake)
+            gradient_step(loss, critic_optimizer)
+            condition, column, kind = condition_sampler.sample(batch, evenly=True)
+            rows = generator(torch.randn(batch, NOISE, device=device), condition)
+            loss = (
+                condition_loss(rows, column, kind, layout)
+                - critic(torch.cat([activated(rows, layout), condition], 1)).mean()
+            )
+            gradient_step(loss, generator_optimizer)
+
+        parts: dict[str, HasStateDict] = {"writer": generator, "critic": critic}
+        parts |= {"learn_writer": generator_optimizer, "learn_critic": critic_optimizer}
+        training.run(update, settings.steps, parts)
+        return generator.eval()
+
+    @torch.inference_mode()
+    def sample_rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+        """Sample rows with conditions by the frequencies of the log."""
+        layout = self.layout
+        condition, _, _ = ConditionSampler(self.common, layout).sample(count, evenly=False)
+        rows = self(torch.randn(count, NOISE), condition)
+        categories = [functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in layout.categories]
+        return torch.tanh(rows[:, layout.scalars]), categories

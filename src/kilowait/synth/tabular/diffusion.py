@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.tabular import DiffusionSettings
 from kilowait.synth.tabular.encoding import SCALAR_RANGE_SD
-from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
-from kilowait.synth.tabular.settings import DiffusionSettings
-
-__all__ = ["Denoiser", "sample_rows", "train"]
+from kilowait.synth.tabular.network import ColumnLayout, TableNetwork, init_output_layer, sample_category
+from kilowait.synth.trainer import Training, gradient_step, one_cycle_schedule
 
 TIMES = 32
 """Dimension of the time embedding."""
 CHUNK = 4096
 """Rows sampled at a time, so that the activations fit into the CPU cache."""
-REPORT_EVERY = 20
-"""Steps between progress reports."""
 
 
 class DenoiserLayer(nn.Module):
@@ -46,15 +42,15 @@ class DenoiserLayer(nn.Module):
         return answer
 
 
-class Denoiser(nn.Module):
+class Denoiser(TableNetwork):
     """Denoiser network: predicts the data from a noisy row."""
 
     common: Tensor
     firsts: Tensor
 
-    def __init__(self, layout: ColumnLayout, hidden: int, layers: int) -> None:
-        super().__init__()
-        self.layout = layout
+    def __init__(self, layout: ColumnLayout, settings: DiffusionSettings) -> None:
+        super().__init__(layout, settings)
+        hidden = settings.width
         total = sum(layout.sizes)
         self.register_buffer("common", torch.full((total,), 1.0))
         """Category frequencies of the log, concatenated by column; each column sums to 1."""
@@ -62,7 +58,7 @@ class Denoiser(nn.Module):
         self.place = nn.Linear(len(layout.scalars), hidden)
         self.time = nn.Linear(2 * TIMES, hidden)
         nn.init.normal_(self.kind.weight, std=0.3)
-        self.layers = nn.Sequential(*(DenoiserLayer(hidden) for _ in range(layers)), nn.LayerNorm(hidden))
+        self.layers = nn.Sequential(*(DenoiserLayer(hidden) for _ in range(settings.layers)), nn.LayerNorm(hidden))
         self.to_places = nn.Linear(hidden, len(layout.scalars))
         self.to_kinds = nn.Linear(hidden, total)
         firsts = torch.tensor([0, *layout.sizes]).cumsum(0)[:-1]
@@ -77,53 +73,65 @@ class Denoiser(nn.Module):
         x = self.layers(x)
         return self.to_places(x), self.to_kinds(x)
 
+    @classmethod
+    def trained(
+        cls, categories: Tensor, scalars: Tensor, layout: ColumnLayout, settings: DiffusionSettings, training: Training
+    ) -> Self:
+        """Train a denoiser on rows."""
+        device, steps, batch = training.device, settings.steps, settings.batch
+        network = cls(layout, settings).to(device)
+        network.common.copy_(layout.shares(categories))
+        init_output_layer(network.to_kinds, network.common)
+        categories, scalars = (
+            categories[:, layout.category_columns],
+            SCALAR_RANGE_SD * scalars[:, layout.scalar_columns],
+        )
+        optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
+        lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
+
+        def update(step: int) -> Tensor:
+            rows = torch.randint(len(categories), (batch,), device=device)
+            # Stratified times over the batch.
+            time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
+            signal, noise = alpha_bar(time)
+            x, gaussian = scalars[rows], torch.randn(batch, scalars.shape[1], device=device)
+            noisy = signal[:, None] * x + noise[:, None] * gaussian
+            velocity = signal[:, None] * gaussian - noise[:, None] * x
+            true_categories = categories[rows]
+            replaced = torch.rand(true_categories.shape, device=device) >= (signal**2)[:, None]
+            noisy_categories = torch.where(replaced, _random_categories(network, batch), true_categories)
+            predicted, logits = network(noisy, noisy_categories, time)
+            loss: Tensor = ((predicted - velocity) ** 2).sum(1).mean()
+            for column, part in enumerate(logits.split(layout.sizes, 1)):
+                loss = loss + functional.cross_entropy(part, true_categories[:, column])
+            gradient_step(loss, optimizer, lr_schedule, clipped=network.parameters())
+            return loss
+
+        training.run(update, steps, {"network": network, "optimizer": optimizer, "rates": lr_schedule})
+        return network.eval()
+
+    @torch.inference_mode()
+    def sample_rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+        """Denoise rows in `draw_steps` steps from noise."""
+        steps = self.settings.draw_steps
+        times = [1.0 - step / steps for step in range(steps + 1)]
+        all_scalars, all_categories = [], []
+        for done in range(0, count, CHUNK):
+            progress("sampling", done / count)
+            rows = min(CHUNK, count - done)
+            scalars = torch.randn(rows, len(self.layout.scalars))
+            categories = _random_categories(self, rows)
+            for later, earlier in pairwise(times):
+                scalars, categories = _denoised(self, scalars, categories, torch.tensor(later), torch.tensor(earlier))
+            all_scalars.append(scalars)
+            all_categories.append(categories)
+        return torch.cat(all_scalars) / SCALAR_RANGE_SD, list(torch.cat(all_categories).unbind(1))
+
 
 def alpha_bar(time: Tensor) -> tuple[Tensor, Tensor]:
     """Signal and noise scale at a time; their squares sum to 1."""
     angle = time * (math.pi / 2)
     return angle.cos(), angle.sin()
-
-
-def train(
-    categories: Tensor,
-    scalars: Tensor,
-    layout: ColumnLayout,
-    settings: DiffusionSettings,
-    progress: SampleProgress,
-    checkpoints: CheckpointStore | None = None,
-) -> Denoiser:
-    """Train a denoiser on these rows, on their device, with torch's global random state."""
-    device, steps, batch = categories.device, settings.steps, settings.batch
-    network = Denoiser(layout, settings.width, settings.layers).to(device)
-    network.common.copy_(layout.shares(categories))
-    init_output_layer(network.to_kinds, network.common)
-    categories, scalars = categories[:, layout.category_columns], SCALAR_RANGE_SD * scalars[:, layout.scalar_columns]
-    optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
-    lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
-    for step in checkpointed_steps(steps, checkpoints, device, network=network, optimizer=optimizer, rates=lr_schedule):
-        rows = torch.randint(len(categories), (batch,), device=device)
-        # Stratified times over the batch.
-        time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
-        signal, noise = alpha_bar(time)
-        x, gaussian = scalars[rows], torch.randn(batch, scalars.shape[1], device=device)
-        noisy = signal[:, None] * x + noise[:, None] * gaussian
-        velocity = signal[:, None] * gaussian - noise[:, None] * x
-        true_categories = categories[rows]
-        replaced = torch.rand(true_categories.shape, device=device) >= (signal**2)[:, None]
-        noisy_categories = torch.where(replaced, _random_categories(network, batch), true_categories)
-        predicted, logits = network(noisy, noisy_categories, time)
-        loss = ((predicted - velocity) ** 2).sum(1).mean()
-        for column, part in enumerate(logits.split(layout.sizes, 1)):
-            loss = loss + functional.cross_entropy(part, true_categories[:, column])
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        lr_schedule.step()
-        if step % REPORT_EVERY == 0:
-            progress(f"training, loss {loss.item():.2f}", step / steps)
-    progress("training", 1.0)
-    return network.eval()
 
 
 def _random_categories(network: Denoiser, count: int) -> Tensor:
@@ -134,23 +142,6 @@ def _random_categories(network: Denoiser, count: int) -> Tensor:
     ]
     device = network.common.device
     return torch.stack(columns, 1) if columns else torch.zeros(count, 0, dtype=torch.long, device=device)
-
-
-@torch.inference_mode()
-def sample_rows(network: Denoiser, count: int, *, steps: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-    """Sample values and categories of `count` rows, in `steps` steps from noise."""
-    times = [1.0 - step / steps for step in range(steps + 1)]
-    all_scalars, all_categories = [], []
-    for done in range(0, count, CHUNK):
-        progress("sampling", done / count)
-        rows = min(CHUNK, count - done)
-        scalars = torch.randn(rows, len(network.layout.scalars))
-        categories = _random_categories(network, rows)
-        for later, earlier in pairwise(times):
-            scalars, categories = _denoised(network, scalars, categories, torch.tensor(later), torch.tensor(earlier))
-        all_scalars.append(scalars)
-        all_categories.append(categories)
-    return torch.cat(all_scalars) / SCALAR_RANGE_SD, list(torch.cat(all_categories).unbind(1))
 
 
 def _denoised(

@@ -14,20 +14,105 @@ Every output of a network is decoded to a value of the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import digamma, ndtr, ndtri, softmax
 
 from kilowait.files.array_file import StoredArrays
-from kilowait.synth.stored_generator import check_length, whole_floats
-from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, fit_mixture
-from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
-from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS
+from kilowait.synth.log_schema import StoredRecord, stored, whole_floats
+from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS, nearest, rank_subsample
 
-__all__ = ["SCALAR_RANGE_SD", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "fit_encoder"]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+CONCENTRATION = 1e-3
+"""Concentration of the Dirichlet prior."""
+MIN_COMPONENT_SHARE = 0.005
+"""Minimum weight; lighter components are dropped."""
+MAX_ITERATIONS = 100
+TOLERANCE = 1e-4
+"""Convergence tolerance of the weights per iteration."""
+MAX_VALUES = 20_000
+"""Maximum number of values used for the fit."""
+
+
+@dataclass(frozen=True)
+class GaussianMixture:
+    """Components of a Gaussian mixture."""
+
+    share: Floats
+    mean: Floats
+    deviation: Floats
+
+    def responsibilities(self, values: Floats) -> Floats:
+        """Posterior probability of each component for each value, (values, components)."""
+        z_score = (values[:, None] - self.mean) / self.deviation
+        responsibilities: Floats = softmax(np.log(self.share / self.deviation) - 0.5 * z_score**2, axis=1)
+        return responsibilities
+
+    def sample_components(self, values: Floats, rng: np.random.Generator) -> Ints:
+        """A component for each value, sampled from the posterior."""
+        cumulative = np.cumsum(self.responsibilities(values), axis=1)
+        index = (rng.random(len(values))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
+        chosen: Ints = np.minimum(index, len(self.share) - 1).astype(np.int64)
+        return chosen
+
+
+def fit_mixture(values: Floats, *, max_components: int, rng: np.random.Generator) -> GaussianMixture:
+    """Fit a mixture of at most `max_components` components to the values (at least one value).
+
+    >>> rng = np.random.default_rng(0)
+    >>> values = np.concatenate([rng.normal(0, 1, 600), rng.normal(20, 2, 400)])
+    >>> mixture = fit_mixture(values, max_components=8, rng=rng)
+    >>> mixture.share[mixture.mean < 10].sum().round(1)
+    np.float64(0.6)
+    """
+    if len(values) > MAX_VALUES:
+        values = rng.choice(values, MAX_VALUES, replace=False)
+    overall_mean, variance = float(values.mean()), float(values.var())
+    floor = 1e-3 * np.sqrt(variance) + 1e-6
+    if variance < 1e-12:
+        return GaussianMixture(np.ones(1), np.array([overall_mean]), np.array([floor]))
+    # Initialize with quantile slices.
+    slices = np.minimum(
+        np.argsort(np.argsort(values, kind="stable")) * max_components // len(values), max_components - 1
+    )
+    weight = np.eye(max_components)[slices]
+    share = np.zeros(max_components)
+    mean, precision = np.zeros(max_components), np.ones(max_components)
+    for _ in range(MAX_ITERATIONS):
+        effective_counts = weight.sum(axis=0) + 1e-10
+        component_mean = weight.T @ values / effective_counts
+        scatter = np.einsum("vk,vk->k", weight, (values[:, None] - component_mean) ** 2)
+        pseudo_counts = 1.0 + effective_counts
+        mean = (overall_mean + effective_counts * component_mean) / pseudo_counts
+        inverse = (
+            variance / max_components**2
+            + scatter
+            + effective_counts / pseudo_counts * (component_mean - overall_mean) ** 2
+        )
+        precision = pseudo_counts / inverse
+        alpha = CONCENTRATION + effective_counts
+        log_precision = digamma(pseudo_counts / 2) + np.log(2.0) - np.log(inverse)
+        log_share = digamma(alpha) - digamma(alpha.sum())
+        squared_difference = (values[:, None] - mean) ** 2
+        weight = softmax(
+            log_share + 0.5 * log_precision - 0.5 * (1 / pseudo_counts + precision * squared_difference), axis=1
+        )
+        previous, share = share, alpha / alpha.sum()
+        if np.abs(share - previous).sum() < TOLERANCE:
+            break
+    used = share >= MIN_COMPONENT_SHARE
+    if not used.any():
+        used = share == share.max()
+    return GaussianMixture(share[used] / share[used].sum(), mean[used], np.maximum(1 / np.sqrt(precision[used]), floor))
+
+
+# -- encoders of columns --------------------------------------------------------------------------
+
 
 SCALAR_RANGE_SD = 4.0
 """Range of the scalar of a mode, in standard deviations."""
@@ -37,44 +122,25 @@ MIN_SHARE, MIN_ROWS = 0.005, 10
 """Minimum share and number of rows for a value to be a mode of its own."""
 
 
-class ColumnEncoder(Protocol):
-    """Interface of the encoder of one column."""
-
-    @property
-    def size(self) -> int:
-        """Number of categories."""
-
-    @property
-    def number(self) -> bool:
-        """Whether values also have a scalar."""
-
-    def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Categories and scalars."""
-
-    def decode(self, categories: Ints, scalars: Floats, rng: np.random.Generator) -> Floats:
-        """Values of categories and scalars."""
-
-
 @dataclass(frozen=True)
-class CategoryEncoder:
+class CategoryEncoder(StoredRecord):
     """Encoder of names, or of numbers with few values."""
 
-    values: Floats
-    """Common values, ascending; one category each."""
-    rare: Floats
+    values: Floats = stored("floats", None, minimum="low", maximum="high", least=1, nan=True, ascending=True)
+    """Common values, ascending; one category each. A single NaN where none is known."""
+    rare: Floats = stored("floats", None, minimum="low", maximum="high", ascending=True)
     """Rare values; they share the last category."""
-    rare_ends: Floats
+    rare_ends: Floats = stored("floats", "rare.0", minimum=0, maximum=1 + 1e-9, ascending=True)
     """Cumulative frequencies of the rare values."""
     number = False
 
     @classmethod
-    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
-        """Restore the encoder from its arrays, with values in a range; a single NaN where none is known."""
-        only_nan = "values" in state and state["values"].size == 1
-        values = state.floats("values", None, minimum=low, maximum=high, nan=only_nan, ascending=True)
-        rare = state.floats("rare", None, minimum=low, maximum=high, ascending=True)
-        ends = state.floats("rare_ends", len(rare), minimum=0, maximum=1 + 1e-9, ascending=True)
-        return cls(check_length(state, "values", values), rare, ends)
+    def read(cls, state: StoredArrays, **known: float) -> Self:
+        """The encoder in a state."""
+        encoder = super().read(state, **known)
+        if len(encoder.values) > 1 and np.isnan(encoder.values).any():
+            raise state.refuse("values", "has the value nan; each must be a finite number")
+        return encoder
 
     @property
     def size(self) -> int:
@@ -99,36 +165,22 @@ class CategoryEncoder:
 
 
 @dataclass(frozen=True)
-class ModeEncoder:
+class ModeEncoder(StoredRecord):
     """Encoder of numbers as modes and positions in them; NaN, where there is any, is the last mode."""
 
-    atoms: Floats
+    atoms: Floats = stored("floats", None, minimum="low", maximum="high", ascending=True)
     """Common values (atoms), ascending; one mode each."""
-    share: Floats
-    mean: Floats
-    deviation: Floats
+    share: Floats = stored("floats", None, minimum=0, maximum=1 + 1e-6, least=1)
+    mean: Floats = stored("floats", "share.0", minimum=-1e3, maximum=1e3)
+    deviation: Floats = stored("floats", "share.0", minimum=1e-12, maximum=1e6)
     """Mixture components of the other values, in logarithms; one mode each."""
-    unit: Floats
+    unit: Floats = stored("floats", 1, minimum=1e-300, maximum=1e30)
     """One value: numbers well below it count as 0."""
-    kept: Floats
+    kept: Floats = stored("floats", None, minimum="low", maximum="high", least=1, ascending=True)
     """Values that are not atoms, ascending."""
-    missing: npt.NDArray[np.bool_]
+    missing: npt.NDArray[np.bool_] = stored("flags", 1)
     """One value: whether there is NaN."""
     number = True
-
-    @classmethod
-    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
-        """Restore the encoder from its arrays, with values in a range."""
-        mean = check_length(state, "mean", state.floats("mean", None, minimum=-1e3, maximum=1e3))
-        return cls(
-            state.floats("atoms", None, minimum=low, maximum=high, ascending=True),
-            state.floats("share", len(mean), minimum=0, maximum=1 + 1e-6),
-            mean,
-            state.floats("deviation", len(mean), minimum=1e-12, maximum=1e6),
-            state.floats("unit", 1, minimum=1e-300, maximum=1e30),
-            check_length(state, "kept", state.floats("kept", None, minimum=low, maximum=high, ascending=True)),
-            state.flags("missing", 1),
-        )
 
     @property
     def size(self) -> int:
@@ -163,20 +215,14 @@ class ModeEncoder:
 
 
 @dataclass(frozen=True)
-class NormalScoreEncoder:
+class NormalScoreEncoder(StoredRecord):
     """Encoder of numbers as normal scores, scaled by `SCALAR_RANGE_SD`; NaN, if present, is a second category."""
 
-    margin: Floats
+    margin: Floats = stored("floats", None, minimum="low", maximum="high", least=1, ascending=True)
     """Values, ascending."""
-    missing: npt.NDArray[np.bool_]
+    missing: npt.NDArray[np.bool_] = stored("flags", 1)
     """One value: whether there is NaN."""
     number = True
-
-    @classmethod
-    def restored(cls, state: StoredArrays, low: float, high: float) -> Self:
-        """Restore the encoder from its arrays, with values in a range."""
-        margin = state.floats("margin", None, minimum=low, maximum=high, ascending=True)
-        return cls(check_length(state, "margin", margin), state.flags("missing", 1))
 
     @property
     def size(self) -> int:
@@ -199,11 +245,9 @@ class NormalScoreEncoder:
         return np.where(categories == 1, np.nan, values) if self.missing[0] else values
 
 
-FORMS: dict[str, type[CategoryEncoder] | type[ModeEncoder] | type[NormalScoreEncoder]] = {
-    "kinds": CategoryEncoder,
-    "modes": ModeEncoder,
-    "scores": NormalScoreEncoder,
-}
+ColumnEncoder: TypeAlias = CategoryEncoder | ModeEncoder | NormalScoreEncoder
+"""Encoder of one column: its number of categories, whether values also have a scalar, and `encode` and `decode`."""
+FORMS: dict[str, type[ColumnEncoder]] = {"kinds": CategoryEncoder, "modes": ModeEncoder, "scores": NormalScoreEncoder}
 VALUE_PARTS = ("values", "rare", "atoms", "kept", "margin")
 """Arrays of the encoders that hold values of the column."""
 
@@ -212,7 +256,7 @@ VALUE_PARTS = ("values", "rare", "atoms", "kept", "margin")
 class TableEncoder:
     """Encoders of all columns of a table, by name and in order."""
 
-    coders: Mapping[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder]
+    coders: Mapping[str, ColumnEncoder]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -241,25 +285,25 @@ class TableEncoder:
     def state(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
         """Plain arrays, in the order of columns."""
         return {
-            f"{name}.{form}.{item.name}": getattr(coder, item.name)
+            f"{name}.{form}.{part}": values
             for name, coder in self.coders.items()
             for form, kind in FORMS.items()
             if isinstance(coder, kind)
-            for item in fields(coder)
+            for part, values in coder.state().items()
         }
 
     @classmethod
     def restored(cls, state: StoredArrays, limits: Mapping[str, tuple[float, float, bool]]) -> Self:
         """Restore the encoders of columns with values in `limits`, see `log_table.value_limits`, from `state`."""
-        coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
+        coders: dict[str, ColumnEncoder] = {}
         for name, (low, high, whole) in limits.items():
             forms = [form for form in FORMS if len(state.group(f"{name}.{form}"))]
             if len(forms) != 1:
                 raise state.refuse(name, "has no encoder, or several")
-            coders[name] = FORMS[forms[0]].restored(state.group(f"{name}.{forms[0]}"), low, high)
-            for part in (item.name for item in fields(coders[name]) if item.name in VALUE_PARTS):
-                if whole:
-                    whole_floats(state, f"{name}.{forms[0]}.{part}", getattr(coders[name], part))
+            coders[name] = FORMS[forms[0]].read(state.group(f"{name}.{forms[0]}"), low=low, high=high)
+            for part, values in coders[name].state().items():
+                if whole and part in VALUE_PARTS:
+                    whole_floats(state, f"{name}.{forms[0]}.{part}", values)
         return cls(coders)
 
 
@@ -274,7 +318,7 @@ def fit_encoder(
         max_categories: maximum number of values of a column that are categories of their own.
         rng: random generator.
     """
-    coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
+    coders: dict[str, ColumnEncoder] = {}
     for name, column in table.items():
         known = column[~np.isnan(column)]
         values, counts = np.unique(known, return_counts=True)

@@ -8,7 +8,7 @@ per node; an account is the first, second ... of its user; and gaps outside burs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,25 +16,11 @@ import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.jobs.columns import MAX_TIME_S
-from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
-from kilowait.synth.stored_generator import LIMITS, TIME_COLUMNS, check_length
-from kilowait.synth.tabular.arrival_intensity import (
-    HOURS_PER_WEEK,
-    MAX_BURST_GAP_S,
-    WeeklyIntensity,
-    fit_weekly_intensity,
-)
-from kilowait.synth.tabular.known_values import Floats, Ints, nearest, rank_subsample
+from kilowait.synth.log_schema import DAY_S, LIMITS, TIME_COLUMNS, Columns, LogSchema, StoredRecord, stored
+from kilowait.synth.tabular.job_order import HOURS_PER_WEEK, MAX_BURST_GAP_S, WeeklyIntensity, fit_weekly_intensity
 
-__all__ = [
-    "REQUEST_COLUMNS",
-    "CATEGORICAL_COLUMNS",
-    "CONTEXT_COLUMNS",
-    "LogTable",
-    "request_keys",
-    "fit_log_table",
-    "value_limits",
-]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 REQUEST_COLUMNS = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
@@ -43,21 +29,23 @@ CONTEXT_COLUMNS = ("hour", "weekday", "gap_s", "again", "repeats", "user")
 `again`: 1 where that is of the same user; `repeats`: 1 where the user's previous job has the same request."""
 CATEGORICAL_COLUMNS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "status")
 """Categorical columns; the others are numeric."""
+KEPT = 20_000
+"""Maximum number of stored values of a column, evenly spaced by rank."""
 
 
 @dataclass(frozen=True)
-class LogTable:
+class LogTable(StoredRecord):
     """Parameters of the conversion between a log and its table."""
 
-    pace: Floats
+    pace: Floats = stored("floats", HOURS_PER_WEEK, minimum=1e-9, maximum=HOURS_PER_WEEK)
     """Intensity of each hour of the week; 1 on average."""
-    whole: npt.NDArray[np.bool_]
+    whole: npt.NDArray[np.bool_] = stored("flags", 1)
     """One value: whether submission times are whole seconds."""
-    runtimes: Floats
+    runtimes: Floats = stored("floats", None, minimum=0, maximum=MAX_TIME_S, least=1, ascending=True)
     """Run times, ascending."""
-    accounts: Ints
+    accounts: Ints = stored("whole", None, minimum=0, maximum="highest_account")
     """Accounts of each user, concatenated; most used first."""
-    account_ends: Ints
+    account_ends: Ints = stored("whole", "users", minimum=1, maximum="accounts.0", ascending=True)
     """End index of each user's accounts; empty where there are no users or no accounts."""
 
     @property
@@ -125,26 +113,18 @@ class LogTable:
         ranks: Ints = index - np.concatenate(([0], self.account_ends))[user]
         return ranks
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
-        """The parameters as plain arrays."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
-
     @classmethod
     def restored(cls, state: StoredArrays, schema: LogSchema) -> Self:
         """Restore the table of a log from `state`."""
-        pace = state.floats("pace", HOURS_PER_WEEK, minimum=1e-9, maximum=HOURS_PER_WEEK)
-        if abs(float(pace.mean()) - 1) > 1e-6:
-            raise state.refuse("pace", f"has the mean {float(pace.mean()):g}; it must be 1")
-        runtimes = state.floats("runtimes", None, minimum=0, maximum=MAX_TIME_S, ascending=True)
-        check_length(state, "runtimes", runtimes)
         has_accounts = "user" in schema.numbered and "account" in schema.numbered
         users = schema.numbered["user"] if has_accounts else 0
-        highest = schema.numbered["account"] - 1 if has_accounts else 0
-        accounts = state.whole("accounts", None, minimum=0, maximum=highest)
-        ends = state.whole("account_ends", users, minimum=1, maximum=len(accounts), ascending=True)
-        if (np.diff(ends, prepend=0) < 1).any() or len(accounts) != (ends[-1] if users else 0):
+        table = cls.read(state, users=users, highest_account=schema.numbered["account"] - 1 if has_accounts else 0)
+        if abs(float(table.pace.mean()) - 1) > 1e-6:
+            raise state.refuse("pace", f"has the mean {float(table.pace.mean()):g}; it must be 1")
+        ends = table.account_ends
+        if (np.diff(ends, prepend=0) < 1).any() or len(table.accounts) != (ends[-1] if users else 0):
             raise state.refuse("account_ends", "does not divide the accounts among the users")
-        return cls(pace, state.flags("whole", 1), runtimes, accounts, ends)
+        return table
 
 
 def value_limits(schema: LogSchema) -> dict[str, tuple[float, float, bool]]:
@@ -214,3 +194,22 @@ def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
     repeats = np.zeros(len(user), np.bool_)
     repeats[order[1:][same]] = True
     return repeats
+
+
+def rank_subsample(ascending: Floats) -> Floats:
+    """All of some ascending values, or `KEPT` of them."""
+    count = len(ascending)
+    chosen: Floats = ascending[np.linspace(0, count - 1, min(count, KEPT)).round().astype(np.int64)]
+    return chosen
+
+
+def nearest(numbers: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The nearest of ascending known values (at least one) to each number.
+
+    >>> nearest(np.array([0.0, 29.0, 31.0, 99.0]), np.array([1.0, 60.0])).tolist()
+    [1.0, 1.0, 60.0, 60.0]
+    """
+    place = np.searchsorted(known, numbers)
+    low, high = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
+    found: npt.NDArray[Any] = np.where(numbers - low <= high - numbers, low, high)
+    return found

@@ -7,25 +7,22 @@ log-likelihood less the KL divergence of the latent posterior.
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import one_cycle_schedule
 from kilowait.synth.sampler import SampleProgress
-from kilowait.synth.tabular.layout import ColumnLayout, init_output_layer, sample_category
-from kilowait.synth.tabular.settings import TvaeSettings
-
-__all__ = ["Decoder", "sample_rows", "train"]
+from kilowait.synth.tabular import TvaeSettings
+from kilowait.synth.tabular.network import ColumnLayout, TableNetwork, init_output_layer, sample_category
+from kilowait.synth.trainer import Training, gradient_step, one_cycle_schedule
 
 MIN_DEVIATION, MAX_DEVIATION = 0.01, 1.0
 """Standard deviation of scalars about their reconstruction."""
 WARMUP_SHARE = 0.3
 """Share of the steps of the KL warm-up; without it the latent variables may
 remain unused (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
-REPORT_EVERY = 20
-"""Steps between progress reports."""
 
 
 class Encoder(nn.Module):
@@ -42,12 +39,12 @@ class Encoder(nn.Module):
         return self.mean(x), self.log_spread(x).clamp(-8, 4)
 
 
-class Decoder(nn.Module):
+class Decoder(TableNetwork):
     """Decoder: latent variables to scalars with their deviation, and logits of categories."""
 
-    def __init__(self, layout: ColumnLayout, hidden: int, latent: int) -> None:
-        super().__init__()
-        self.latent = latent
+    def __init__(self, layout: ColumnLayout, settings: TvaeSettings) -> None:
+        super().__init__(layout, settings)
+        hidden, latent = settings.width, settings.latent
         self.body = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.to_places = nn.Linear(hidden, len(layout.scalars))
         self.to_kinds = nn.Linear(hidden, sum(layout.sizes))
@@ -57,6 +54,41 @@ class Decoder(nn.Module):
         """Scalars, and logits of categories."""
         x = self.body(latent)
         return torch.tanh(self.to_places(x)), self.to_kinds(x)
+
+    @classmethod
+    def trained(
+        cls, categories: Tensor, scalars: Tensor, layout: ColumnLayout, settings: TvaeSettings, training: Training
+    ) -> Self:
+        """Train a decoder on rows."""
+        device, steps = training.device, settings.steps
+        dense = layout.dense(categories, scalars)
+        encoder = Encoder(layout, settings.width, settings.latent).to(device)
+        decoder = cls(layout, settings).to(device)
+        init_output_layer(decoder.to_kinds, layout.shares(categories))
+        weights = [*encoder.parameters(), *decoder.parameters()]
+        optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
+        lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
+        batch = min(settings.batch, len(categories))
+
+        def update(step: int) -> None:
+            rows = torch.randint(len(categories), (batch,), device=device)
+            mean, log_spread = encoder(dense[rows])
+            latent = mean + log_spread.exp() * torch.randn_like(mean)
+            kl_divergence = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
+            kl_weight = min(1.0, step / (WARMUP_SHARE * steps))
+            reconstruction = reconstruction_loss(decoder, latent, categories[rows], scalars[rows], layout)
+            gradient_step(settings.likeness * reconstruction + kl_weight * kl_divergence, optimizer, lr_schedule)
+
+        training.run(update, steps, {"reader": encoder, "maker": decoder, "optimizer": optimizer, "rates": lr_schedule})
+        return decoder.eval()
+
+    @torch.inference_mode()
+    def sample_rows(self, count: int, progress: SampleProgress) -> tuple[Tensor, list[Tensor]]:
+        """Decode rows from the latent prior."""
+        scalars, logits = self(torch.randn(count, self.settings.latent))
+        deviation = self.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
+        categories = [sample_category(part) for part in logits.split(self.layout.sizes, 1)]
+        return (scalars + deviation * torch.randn_like(scalars)).clamp(-1, 1), categories
 
 
 def reconstruction_loss(
@@ -71,50 +103,3 @@ def reconstruction_loss(
         total = total + functional.cross_entropy(part, categories[:, column], reduction="sum")
     loss: Tensor = total / len(latent)
     return loss
-
-
-def train(
-    categories: Tensor,
-    scalars: Tensor,
-    layout: ColumnLayout,
-    settings: TvaeSettings,
-    progress: SampleProgress,
-    checkpoints: CheckpointStore | None = None,
-) -> Decoder:
-    """Train a decoder on these rows, on their device, with torch's global random state."""
-    device, steps = categories.device, settings.steps
-    dense = layout.dense(categories, scalars)
-    encoder = Encoder(layout, settings.width, settings.latent).to(device)
-    decoder = Decoder(layout, settings.width, settings.latent).to(device)
-    init_output_layer(decoder.to_kinds, layout.shares(categories))
-    weights = [*encoder.parameters(), *decoder.parameters()]
-    optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
-    lr_schedule = one_cycle_schedule(optimizer, settings.rate, steps)
-    batch = min(settings.batch, len(categories))
-    for step in checkpointed_steps(
-        steps, checkpoints, device, reader=encoder, maker=decoder, optimizer=optimizer, rates=lr_schedule
-    ):
-        rows = torch.randint(len(categories), (batch,), device=device)
-        mean, log_spread = encoder(dense[rows])
-        latent = mean + log_spread.exp() * torch.randn_like(mean)
-        kl_divergence = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
-        kl_weight = min(1.0, step / (WARMUP_SHARE * steps))
-        reconstruction = reconstruction_loss(decoder, latent, categories[rows], scalars[rows], layout)
-        loss = settings.likeness * reconstruction + kl_weight * kl_divergence
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        lr_schedule.step()
-        if step % REPORT_EVERY == 0:
-            progress("training", step / steps)
-    progress("training", 1.0)
-    return decoder.eval()
-
-
-@torch.inference_mode()
-def sample_rows(decoder: Decoder, layout: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
-    """Sample scalars and categories of `count` new rows."""
-    scalars, logits = decoder(torch.randn(count, decoder.latent))
-    deviation = decoder.spread.clamp(MIN_DEVIATION, MAX_DEVIATION)
-    categories = [sample_category(part) for part in logits.split(layout.sizes, 1)]
-    return (scalars + deviation * torch.randn_like(scalars)).clamp(-1, 1), categories

@@ -11,7 +11,7 @@ mean run time (in quarter octaves). For the complete machine it stores the work 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.jobs.columns import MAX_TIME_S
-from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
-from kilowait.synth.stored_generator import check_length
-
-__all__ = ["CONDITION_SIZES", "Calendar", "calendar_of"]
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, StoredRecord, stored
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -60,38 +57,38 @@ OCTAVES_PER_SHAPE = 2
 
 
 @dataclass(frozen=True)
-class Calendar:
+class Calendar(StoredRecord):
     """Calendar of a log, one row per job, sorted by user and submission."""
 
-    first: Bools
+    first: Bools = stored("flags", None, least=1)
     """Whether it is the user's first job."""
-    start: Bools
+    start: Bools = stored("flags", "first.0")
     """Whether it is the first job of its session."""
-    session: Ints
+    session: Ints = stored("whole", "first.0", minimum=0, maximum=2**31 - 1)
     """Number of the session."""
-    block: Ints
+    block: Ints = stored("whole", "first.0", minimum=0, maximum=2**31 - 1)
     """Number of the block."""
-    conditions: Ints
+    conditions: Ints = stored("whole", "first.0", len(CONDITION_SIZES), minimum=0, maximum=2**31 - 1)
     """One column for each of `CONDITION_SIZES`."""
-    session_s: Floats
+    session_s: Floats = stored("floats", None, minimum=-MAX_TIME_S, maximum=MAX_TIME_S)
     """Start of each session, in log time."""
-    room_s: Floats
+    room_s: Floats = stored("floats", "session_s.0", minimum=0, infinite=True)
     """Time from the start of each session to the user's next one."""
-    goes_on: Bools
+    goes_on: Bools = stored("flags", "session_s.0")
     """Whether a session continues the previous one, which was split."""
-    week: Ints
+    week: Ints = stored("whole", None, minimum=0, maximum=2**31 - 1)
     """Week of each block, counted from the log's first."""
-    frequent_jobs: Ints
+    frequent_jobs: Ints = stored("whole", "week.0", None, "copied", minimum=0, maximum=2**31 - 1)
     """Codes by block, slot of the frequent-jobs list, and copied column; the column's size where the slot is empty."""
-    share: Ints
+    share: Ints = stored("whole", "week.0", "frequent_jobs.1", minimum=0, maximum=SHARE_CODES - 1)
     """Frequency by block and slot, in half octaves, from 1 on."""
-    level: Ints
+    level: Ints = stored("whole", "week.0", "frequent_jobs.1", minimum=0, maximum=LEVEL_CODES - 1)
     """Geometric mean of run times by block and slot, in quarter octaves, from 1 on."""
-    daily_work: Floats
+    daily_work: Floats = stored("floats", None, 7, None, minimum=0, maximum=1e30, least=1)
     """Cumulative node-seconds by week, day and job class."""
-    request_limits_s: Floats
+    request_limits_s: Floats = stored("floats", None, minimum=0, ascending=True)
     """Class boundaries: requests that split the log's work into equal shares."""
-    size_limits: Floats
+    size_limits: Floats = stored("floats", None, minimum=0, ascending=True)
     """Class boundaries of sizes."""
 
     @property
@@ -116,11 +113,10 @@ class Calendar:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Plain arrays of small types."""
-        arrays = {}
-        for item in fields(self):
-            values = getattr(self, item.name)
-            arrays[item.name] = values.astype(np.int32) if values.dtype == np.int64 else values
-        return arrays
+        return {
+            name: values.astype(np.int32) if values.dtype == np.int64 else values
+            for name, values in super().state().items()
+        }
 
     @classmethod
     def restored(cls, state: StoredArrays, copied_sizes: tuple[int, ...], max_weeks: int) -> Calendar:
@@ -131,57 +127,33 @@ class Calendar:
             copied_sizes: number of codes of each copied column.
             max_weeks: maximum number of weeks, by the span of the log.
         """
-        jobs = len(check_length(state, "first", state.flags("first", None)))
-        first, start = state.flags("first", jobs), state.flags("start", jobs)
-        session = _integers(state, "session", jobs)
-        block = _integers(state, "block", jobs)
+        calendar = cls.read(state, copied=len(copied_sizes))
+        first, start, session, block = calendar.first, calendar.start, calendar.session, calendar.block
         if not first[0] or (first & ~start).any() or not np.array_equal(session, np.cumsum(start) - 1):
             raise state.refuse("session", "does not number the sessions that first and start begin")
         if block[0] != 0 or not np.isin(np.diff(block), (0, 1)).all():
             raise state.refuse("block", "does not number blocks from 0 without gaps")
-        sessions, blocks = int(session[-1]) + 1, int(block[-1]) + 1
-        conditions = _integers(state, "conditions", jobs, len(CONDITION_SIZES))
-        highest = np.array([(size or jobs) - 1 for size in CONDITION_SIZES.values()])
-        if (conditions > highest).any():
-            raise state.refuse("conditions", f"exceeds the greatest codes, {', '.join(map(str, highest))}")
-        request_limits_s = state.floats("request_limits_s", None, minimum=0, ascending=True)
-        size_limits = state.floats("size_limits", None, minimum=0, ascending=True)
-        kinds = (len(request_limits_s) + 1) * (len(size_limits) + 1)
-        daily_work = state.floats("daily_work", None, 7, kinds, minimum=0, maximum=1e30)
-        weeks = len(check_length(state, "daily_work", daily_work))
-        if weeks > max_weeks:
-            raise state.refuse("daily_work", f"has {weeks:,} weeks; the log has at most {max_weeks:,}")
-        share = _integers(state, "share", blocks, None, highest=SHARE_CODES - 1)
-        frequent_jobs = _integers(state, "frequent_jobs", blocks, share.shape[1], len(copied_sizes))
-        if (frequent_jobs > np.array(copied_sizes)).any():
-            raise state.refuse(
-                "frequent_jobs", f"exceeds the sizes of the columns, {', '.join(map(str, copied_sizes))}"
-            )
-        if ((share > 0)[..., None] & (frequent_jobs >= np.array(copied_sizes))).any():
-            raise state.refuse("share", "marks slots without a frequent job as used")
-        return cls(
-            first,
-            start,
-            session,
-            block,
-            conditions,
-            state.floats("session_s", sessions, minimum=-MAX_TIME_S, maximum=MAX_TIME_S),
-            state.floats("room_s", sessions, minimum=0, infinite=True),
-            state.flags("goes_on", sessions),
-            _integers(state, "week", blocks, highest=weeks - 1),
-            frequent_jobs,
-            share,
-            _integers(state, "level", blocks, share.shape[1], highest=LEVEL_CODES - 1),
-            daily_work,
-            request_limits_s,
-            size_limits,
-        )
-
-
-def _integers(state: StoredArrays, name: str, *shape: int | None, highest: float = 2**31 - 1) -> Ints:
-    """An array of integers from 0 on, as int64."""
-    values: Ints = state.whole(name, *shape, minimum=0, maximum=highest).astype(np.int64)
-    return values
+        highest = np.array([(size or len(first)) - 1 for size in CONDITION_SIZES.values()])
+        weeks, sizes = len(calendar.daily_work), np.array(copied_sizes)
+        used = (calendar.share > 0)[..., None] & (calendar.frequent_jobs >= sizes)
+        copied = ", ".join(map(str, copied_sizes))
+        for wrong, name, problem in (
+            (len(calendar.session_s) != session[-1] + 1, "session_s", f"is not of {session[-1] + 1:,} sessions"),
+            (len(calendar.week) != block[-1] + 1, "week", f"is not of {block[-1] + 1:,} blocks"),
+            (
+                (calendar.conditions > highest).any(),
+                "conditions",
+                f"exceeds the greatest codes, {', '.join(map(str, highest))}",
+            ),
+            (calendar.daily_work.shape[2] != calendar.kinds, "daily_work", f"is not of {calendar.kinds} job classes"),
+            (weeks > max_weeks, "daily_work", f"has {weeks:,} weeks; the log has at most {max_weeks:,}"),
+            ((calendar.week >= weeks).any(), "week", f"exceeds the last week, {weeks - 1:,}"),
+            ((calendar.frequent_jobs > sizes).any(), "frequent_jobs", f"exceeds the sizes of the columns, {copied}"),
+            (used.any(), "share", "marks slots without a frequent job as used"),
+        ):
+            if wrong:
+                raise state.refuse(name, problem)
+        return calendar
 
 
 def by_user(rows: Columns) -> tuple[Ints, Ints]:
@@ -254,11 +226,11 @@ def calendar_of(
             (session_unix_s // 3600 % 24).astype(np.int64),
             weekday,
             np.where(
-                start, 1 + _octave_codes(user_gap_s / session_s, CONDITION_SIZES["session_gap"] - 1, per_octave=2), 0
+                start, 1 + octave_codes(user_gap_s / session_s, CONDITION_SIZES["session_gap"] - 1, per_octave=2), 0
             ),
-            _octave_codes(left, CONDITION_SIZES["remaining_jobs"]),
-            _octave_codes(block_jobs, CONDITION_SIZES["block_jobs"])[block],
-            _octave_codes(np.bincount(block, work) / block_jobs, CONDITION_SIZES["work"])[block],
+            octave_codes(left, CONDITION_SIZES["remaining_jobs"]),
+            octave_codes(block_jobs, CONDITION_SIZES["block_jobs"])[block],
+            octave_codes(np.bincount(block, work) / block_jobs, CONDITION_SIZES["work"])[block],
             _interarrival(user_gap_s, start, block)[block],
         ],
         axis=1,
@@ -318,10 +290,10 @@ def _interarrival(gap_s: Floats, start: Bools, block: Ints) -> Ints:
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
-    return np.where(inside > 0, 1 + _octave_codes(mean_s, CONDITION_SIZES["interarrival"] - 1, per_octave=2), 0)
+    return np.where(inside > 0, 1 + octave_codes(mean_s, CONDITION_SIZES["interarrival"] - 1, per_octave=2), 0)
 
 
-def _octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
+def octave_codes(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
     """Codes in octaves, or fractions of them, from 1 on; the last one is open."""
     steps = np.floor(per_octave * np.log2(np.maximum(values, 1.0)))
     limited: Ints = np.minimum(steps, count - 1).astype(np.int64)
@@ -351,6 +323,6 @@ def _frequent_jobs(
     position = shape_block[order], slot
     frequent_jobs[position] = shapes[order, 1:-1]
     rarity = np.bincount(block)[shape_block[order]] / jobs[order]
-    share[position] = 1 + _octave_codes(rarity, SHARE_CODES - 1, per_octave=2)
-    level[position] = 1 + _octave_codes(mean_runtime_s[order], LEVEL_CODES - 1, per_octave=4)
+    share[position] = 1 + octave_codes(rarity, SHARE_CODES - 1, per_octave=2)
+    level[position] = 1 + octave_codes(mean_runtime_s[order], LEVEL_CODES - 1, per_octave=4)
     return frequent_jobs, share, level

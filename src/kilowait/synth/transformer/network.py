@@ -18,8 +18,6 @@ from torch.nn import functional
 
 from kilowait.synth.transformer.calendar import LEVEL_CODES, SHARE_CODES
 
-__all__ = ["TransformerNetwork", "NetworkShape"]
-
 NEVER = -1e4
 """Logit of impossible outputs."""
 KEY = 32
@@ -84,15 +82,16 @@ class TransformerNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.frequent_jobs
+        codes = sum(size + 1 for size in shape.sizes)
         rows = torch.tensor([0, *(size + 1 for size in shape.sizes)]).cumsum(0)
         self.register_buffer("firsts", rows[:-1], persistent=False)
         condition_rows = torch.tensor([0, *shape.conditions]).cumsum(0)
         self.register_buffer("condition_firsts", condition_rows[:-1], persistent=False)
-        self.job = nn.Embedding(int(rows[-1]), width)
+        self.job = nn.Embedding(codes, width)
         """Embedding of a previous job, by its columns."""
-        self.now = nn.Embedding(int(rows[-1]), width)
+        self.now = nn.Embedding(codes, width)
         """Embedding of a column of the generated job."""
-        self.condition = nn.Embedding(int(condition_rows[-1]), width)
+        self.condition = nn.Embedding(sum(shape.conditions), width)
         self.share, self.level = nn.Embedding(SHARE_CODES, width), nn.Embedding(LEVEL_CODES, width)
         for table in (self.job, self.now, self.condition, self.share, self.level):
             nn.init.normal_(table.weight, std=0.3)

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from kilowait.errors import InputError
-from kilowait.synth.generator import SampleProgress
+from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
-
-__all__ = ["job_sequences", "sample_codes"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

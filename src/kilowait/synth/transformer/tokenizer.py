@@ -7,20 +7,18 @@ gaps, watts), to a value between two of them, so that rare values of single jobs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
-from kilowait.synth.stored_generator import check_length
-
-__all__ = ["Tokenizer", "RuntimeTokenizer", "fit_tokenizer", "fit_runtime_tokenizer"]
+from kilowait.synth.log_schema import StoredRecord, stored
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-State = dict[str, npt.NDArray[np.float64]]
 
 LARGEST = 1e18
 """Largest absolute value of a column."""
@@ -36,16 +34,16 @@ its limit."""
 
 
 @dataclass(frozen=True)
-class Tokenizer:
+class Tokenizer(StoredRecord):
     """Tokenizer of one column."""
 
-    atoms: Floats
+    atoms: Floats = stored("floats", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
     """Values with codes of their own, ascending; the code is the index."""
-    edges: Floats
+    edges: Floats = stored("floats", None, ascending=True)
     """Edges between the bins; the codes of bins follow those of atoms."""
-    kept: Floats
+    kept: Floats = stored("floats", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
     """Values of all bins, ascending."""
-    ends: Ints
+    ends: Ints = stored("floats", None, minimum=0, maximum="kept.0", least=1, ascending=True)
     """Start of each bin's values in `kept`, and the end of the last."""
 
     @property
@@ -100,23 +98,22 @@ class Tokenizer:
         """The minimum value of each code."""
         return np.concatenate((self.atoms, self.kept[self.ends[:-1]]))
 
-    def state(self) -> State:
-        """The tokenizer as plain arrays."""
-        return {"atoms": self.atoms, "edges": self.edges, "kept": self.kept, "ends": self.ends.astype(np.float64)}
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """The tokenizer as arrays of floats."""
+        return {**super().state(), "ends": self.ends.astype(np.float64)}
 
     @classmethod
-    def restored(cls, state: StoredArrays) -> Tokenizer:
-        """Restore a tokenizer from `state`."""
-        atoms = state.floats("atoms", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
-        kept = state.floats("kept", None, minimum=-LARGEST, maximum=LARGEST, ascending=True)
-        ends = state.floats("ends", None, minimum=0, maximum=len(kept), ascending=True)
-        bins = len(check_length(state, "ends", ends)) - 1
-        if ends[0] != 0 or ends[-1] != len(kept) or (np.diff(ends) < 1).any() or (ends != np.floor(ends)).any():
+    def read(cls, state: StoredArrays, **known: float) -> Self:
+        """The tokenizer in a state."""
+        codes = super().read(state, **known)
+        ends, atoms, bins = codes.ends, len(codes.atoms), len(codes.ends) - 1
+        if ends[0] != 0 or ends[-1] != len(codes.kept) or (np.diff(ends) < 1).any() or (ends != np.floor(ends)).any():
             raise state.refuse("ends", "does not divide the kept values among the bins")
-        if not 1 <= len(atoms) + bins <= MAX_CODES:
-            raise state.refuse("atoms", f"and bins give {len(atoms) + bins:,} codes; there are 1 to {MAX_CODES:,}")
-        edges = state.floats("edges", max(bins - 1, 0), ascending=True)
-        return cls(atoms, edges, kept, ends.astype(np.int64))
+        if not 1 <= atoms + bins <= MAX_CODES:
+            raise state.refuse("atoms", f"and bins give {atoms + bins:,} codes; there are 1 to {MAX_CODES:,}")
+        if len(codes.edges) != max(bins - 1, 0):
+            raise state.refuse("edges", f"has {len(codes.edges):,} values for {bins:,} bins")
+        return replace(codes, ends=ends.astype(np.int64))
 
 
 def fit_tokenizer(values: Floats, *, atoms: int, bins: int) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Training of the transformer: next-job prediction on sequences of users' jobs."""
+"""Training of the transformer: next-job prediction on sequences of users' jobs, and its data as tensors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,143 @@ import torch
 from torch import Tensor
 
 from kilowait.rng import stream
-from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
-from kilowait.synth.lr_schedule import one_cycle_schedule
-from kilowait.synth.sampler import SampleProgress
+from kilowait.synth import trainer
+from kilowait.synth.trainer import HasStateDict, Training, gradient_step, one_cycle_schedule, seeded
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.dataset import DatasetTensors, SequenceBatch, dataset_tensors, make_batch, next_job_loss
-from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
-
-__all__ = ["init_output_layer", "train"]
+from kilowait.synth.transformer.network import NEVER, NetworkShape, TransformerNetwork
 
 Ints = npt.NDArray[np.int64]
+
+CONDITION_DROPOUT = 0.1
+"""Dropout of conditions in training."""
+
+
+@dataclass(frozen=True)
+class _JobTensors:
+    """Jobs, and the frequent-jobs lists of their blocks."""
+
+    codes: Tensor
+    """One column for each generated column."""
+    previous_codes: Tensor
+    """Codes of the user's previous job; the column's size where there is none."""
+    conditions: Tensor
+    first: Tensor
+    in_session: Tensor
+    """Whether the job is not the first of a session, so that its gap is predicted."""
+    user: Tensor
+    frequent_jobs: Tensor
+    slot_codes: Tensor
+    """Code of every column by block and slot of the frequent-jobs list; -1 for columns not in the list."""
+    share: Tensor
+    level: Tensor
+
+
+JOB_TENSORS = ("codes", "previous_codes", "conditions", "first", "in_session")
+LIST_TENSORS = ("frequent_jobs", "slot_codes", "share", "level")
+"""Tensors of jobs, and of frequent-jobs lists."""
+
+
+@dataclass(frozen=True)
+class DatasetTensors(_JobTensors):
+    """A log as tensors; jobs sorted by user and submission."""
+
+    block: Tensor
+
+
+@dataclass(frozen=True)
+class SequenceBatch(_JobTensors):
+    """Batch of job sequences, (sequences, jobs, ...), and the frequent-jobs lists of their blocks."""
+
+    counted: Tensor
+    """Jobs that count in the loss."""
+    list_index: Tensor
+    """Index of each job's frequent-jobs list."""
+
+
+def dataset_tensors(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device) -> DatasetTensors:
+    """The log as tensors."""
+    code_tensor = torch.as_tensor(codes)
+    previous_codes = code_tensor.roll(1, 0)
+    first = torch.as_tensor(calendar.first)
+    previous_codes[first] = torch.tensor(shape.sizes)
+    frequent_jobs = torch.as_tensor(calendar.frequent_jobs)
+    slot_codes = torch.full((*frequent_jobs.shape[:2], len(shape.sizes)), -1)
+    slot_codes[..., list(shape.copied)] = frequent_jobs
+    tensors = {
+        "codes": code_tensor,
+        "previous_codes": previous_codes,
+        "conditions": torch.as_tensor(calendar.conditions),
+        "first": first,
+        "in_session": torch.as_tensor(~calendar.start),
+        "user": torch.as_tensor(calendar.conditions[:, 0]),
+        "frequent_jobs": frequent_jobs,
+        "slot_codes": slot_codes,
+        "share": torch.as_tensor(calendar.share),
+        "level": torch.as_tensor(calendar.level),
+        "block": torch.as_tensor(calendar.block),
+    }
+    return DatasetTensors(**{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
+def make_batch(tensors: DatasetTensors, rows: Tensor, user: Tensor, counted: Tensor) -> SequenceBatch:
+    """Make a batch of rows; jobs attend only to jobs of the same `user`."""
+    block, list_index = torch.unique(tensors.block[rows], return_inverse=True)
+    return SequenceBatch(
+        **{name: getattr(tensors, name)[rows] for name in JOB_TENSORS},
+        **{name: getattr(tensors, name)[block] for name in LIST_TENSORS},
+        user=user,
+        counted=counted,
+        list_index=list_index,
+    )
+
+
+def next_job_loss(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
+    """Mean over the jobs of -ln p of their codes, summed over the columns."""
+    shape, user = network.shape, batch.user
+    position = torch.arange(user.shape[1], device=user.device)
+    distance = position[:, None] - position
+    mask = (distance >= 0) & (distance < shape.window) & (user[:, :, None] == user[:, None, :])
+    condition = torch.nn.functional.dropout(network.condition_vector(batch.conditions), CONDITION_DROPOUT)
+    earlier = network.job_vector(batch.previous_codes)
+    state = network.attend(earlier + condition, mask, distance.clamp(0, shape.window - 1)) + condition
+
+    # Pointer targets: position p contains the job before p, so slot k is at position t - k.
+    offset = torch.arange(shape.recent, device=user.device)
+    slot = (position[:, None] - offset).clamp(min=0)
+    available = (position[:, None] >= offset) & (user[:, slot] == user[:, :, None]) & ~batch.first[:, slot]
+    frequent_jobs = network.frequent_jobs_vector(batch.frequent_jobs, batch.share, batch.level)
+    keys = torch.cat([network.key(earlier)[:, slot], network.key(frequent_jobs)[batch.list_index]], 2).flatten(0, 1)
+    values = torch.cat([network.value(earlier)[:, slot], network.value(frequent_jobs)[batch.list_index]], 2).flatten(
+        0, 1
+    )
+    available = torch.cat([available, (batch.share > 0)[batch.list_index]], 2).flatten(0, 1)
+    copied = torch.cat([batch.previous_codes[:, slot], batch.slot_codes[batch.list_index]], 2).flatten(0, 1)
+
+    codes = batch.codes.flatten(0, 1)
+    embedded = network.now(codes + network.firsts).transpose(0, 1)
+    states = state.flatten(0, 1) + embedded.cumsum(0) - embedded
+    hidden, pointer_logits = network.head_outputs(states, keys, values, available, slice(None))
+    total = torch.zeros((), device=user.device)
+    for column, answer in enumerate(network.answer):
+        logits = answer(hidden[column])
+        pointer = pointer_logits[:, column]
+        code = codes[:, column, None]
+        matching = torch.where(copied[:, :, column] == code, pointer, NEVER)
+        log_score = torch.logsumexp(torch.cat([logits.gather(1, code), matching], 1), 1)
+        loss = torch.logsumexp(torch.cat([logits, pointer], 1), 1) - log_score
+        counted = (batch.counted & batch.in_session if column == 0 else batch.counted).flatten()
+        total = total + (loss * counted).sum() / counted.sum().clamp(min=1)
+    return total
+
+
+# -- training -------------------------------------------------------------------------------------
+
 
 SEQUENCE_JOBS = 128
 """Length of a sequence in jobs. It may span several users; attention is masked between users."""
 BATCH, JOBS_PER_SEQUENCE = 8, 2000
 """Maximum batch size in sequences, and jobs of the log per sequence: small logs get smaller batches and more steps."""
 LEARNING_RATE = 4e-3
-REPORT_EVERY = 20
-"""Steps between progress reports."""
 
 
 @dataclass
@@ -61,55 +180,38 @@ class BatchOrder:
 
 
 def train(
-    calendar: Calendar,
-    codes: Ints,
-    shape: NetworkShape,
-    *,
-    passes: float,
-    seed: int,
-    progress: SampleProgress,
-    device: torch.device | None = None,
-    checkpoints: CheckpointStore | None = None,
+    calendar: Calendar, codes: Ints, shape: NetworkShape, training: Training, *, passes: float
 ) -> TransformerNetwork:
     """Train a network for `passes` passes over the log; deterministic for a seed, on one CPU thread.
 
     Args:
         calendar: of the log.
         codes: of its jobs by user, one column for each generated column.
-        shape: of the network.
+        shape: of the network, which is returned on the CPU.
+        training: seed of the initial weights and the order, device and checkpoints.
         passes: number of passes over the log.
-        seed: of the initial weights and the order.
-        progress: progress callback.
-        device: where it is trained; the network is returned on the CPU.
-        checkpoints: checkpoint store; a stored state is resumed.
     """
-    target_device = device or torch.device("cpu")
-    jobs = len(codes)
+    jobs, device = len(codes), training.device
     length = min(SEQUENCE_JOBS, jobs)
     batch_size = min(BATCH, max(1, jobs // JOBS_PER_SEQUENCE))
     steps = max(1, math.ceil(passes * jobs / (batch_size * length * 0.75)))
-    with torch.random.fork_rng(devices=[target_device] if target_device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with seeded(training.seed, device):
         network = TransformerNetwork(shape)
         init_output_layer(network, [np.bincount(codes[:, column]) for column in range(codes.shape[1])])
-        tensors = dataset_tensors(calendar, codes, shape, target_device)
-        network = network.to(target_device)
+        tensors = dataset_tensors(calendar, codes, shape, device)
+        network = network.to(device)
         optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=0.01, betas=(0.9, 0.98))
         lr_schedule = one_cycle_schedule(optimizer, LEARNING_RATE, steps)
-        order = BatchOrder(jobs, length, stream(seed, "synth.transformer.order"))
-        for step in checkpointed_steps(
-            steps, checkpoints, target_device, network=network, optimizer=optimizer, rates=lr_schedule, order=order
-        ):
-            starts = torch.tensor(order.next(batch_size), device=target_device)
+        order = BatchOrder(jobs, length, stream(training.seed, "synth.transformer.order"))
+        parts: dict[str, HasStateDict] = {"network": network, "optimizer": optimizer}
+        parts |= {"rates": lr_schedule, "order": order}
+        for step in training.steps(steps, parts):
+            starts = torch.tensor(order.next(batch_size), device=device)
             loss = next_job_loss(network, _sequence_batch(tensors, starts, length))
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            lr_schedule.step()
-            if step % REPORT_EVERY == 0:
-                progress(f"training, loss {loss.item():.2f}", (step + 1) / steps)
-    progress("training", 1.0)
+            gradient_step(loss, optimizer, lr_schedule, clipped=network.parameters())
+            if step % trainer.REPORT_EVERY == 0:
+                training.progress(f"training, loss {loss.item():.2f}", (step + 1) / steps)
+    training.progress("training", 1.0)
     return network.cpu().eval()
 
 

@@ -1,1 +1,0 @@
-"""Networks as policies: adapters that run a trained network on batch systems, GPU clusters and clusters with power."""

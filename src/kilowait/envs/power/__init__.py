@@ -1,1 +1,0 @@
-"""`kilowait/Energy-v0`: job choice, DVFS, load shifting and node sleep."""

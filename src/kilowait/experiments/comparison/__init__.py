@@ -1,0 +1,1 @@
+"""Comparisons of policies: windows, run matrix, cache of finished runs, and results."""

@@ -1,0 +1,141 @@
+"""Plan of a comparison: scenarios, policies, windows and metric, from the options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.comparison import METRIC_DIRECTION, PolicyConfig, Windows, cut_windows, single_window, split
+from kilowait.experiments.comparison.settings import ComparisonOptions
+from kilowait.experiments.policies import make_policy_configs, parse_names
+from kilowait.experiments.power import ENERGY_METRICS, check_metric_available
+from kilowait.experiments.power_controls import check_has_power_model, power_controls_or_caps
+from kilowait.experiments.scenario_inputs import all_node_level
+from kilowait.experiments.settings import Scenario, default_backfill
+from kilowait.jobs import JobTable
+from kilowait.units import parse_duration
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """Number, length and warm-up of windows, and the split of the log they are cut from."""
+
+    windows: int | None = None
+    """Number of windows; None: one window, the full split."""
+    window_jobs: int | None = None
+    """Length of a window in jobs."""
+    window_s: float | None = None
+    """Length of a window in seconds."""
+    warmup_jobs: int = 0
+    """Jobs before each window that are simulated but not evaluated."""
+    warmup_s: float = 0.0
+    """The same in seconds."""
+    split: str = "all"
+    """all, train, validation or test: 60, 20 and 20 per cent of the log, in order of time."""
+    seed: int = 0
+
+    def cut(self, jobs: JobTable) -> Windows:
+        """The windows of a log."""
+        within = None if self.split == "all" else split(jobs).row_range(self.split)
+        if self.windows is None:
+            return single_window(jobs, within=within)
+        length = {"window_jobs": self.window_jobs, "window_s": self.window_s}
+        warmup = {"warmup_jobs": self.warmup_jobs, "warmup_s": self.warmup_s}
+        return cut_windows(jobs, self.windows, seed=self.seed, within=within, **length, **warmup)  # type: ignore[arg-type]
+
+
+def parse_window_options(
+    windows: int | None, length: str, warmup: str, split: str, seed: int, policies: Sequence[PolicyConfig]
+) -> WindowOptions:
+    """Parse window options; the split ``auto`` is test if an agent is among the policies, else all.
+
+    >>> parse_window_options(3, "7d", "100", "auto", 0, [PolicyConfig("fcfs", "easy")]).window_s
+    604800.0
+    """
+    jobs, seconds = parse_length(length, "length of a window")
+    warm_jobs, warm_s = parse_length(warmup, "warm-up")
+    if split == "auto":
+        split = "test" if any(config.kind == "agent" for config in policies) else "all"
+    if windows is None and (warm_jobs or warm_s):
+        raise InputError("a warm-up needs windows; give their number with --windows")
+    return WindowOptions(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, split, seed)
+
+
+def parse_length(text: str, what: str) -> tuple[int, float]:
+    """A length in jobs and seconds, one of which is 0: a plain number means jobs, a number with a unit means time.
+
+    >>> parse_length("1024", "window"), parse_length("7d", "window")
+    ((1024, 0.0), (0, 604800.0))
+    """
+    digits = text.strip().replace(",", "").replace("_", "")
+    if digits.lstrip("-").isdecimal():
+        return int(digits), 0.0
+    try:
+        return 0, parse_duration(text)
+    except ValueError as problem:
+        raise InputError(
+            f"the {what} is {text!r}; write a number of jobs such as 1024 or a duration such as 7d"
+        ) from problem
+
+
+def default_metric(node_level: bool) -> str:
+    """The default metric: mean bounded slowdown; on GPU clusters, where speeds differ, mean turnaround time."""
+    return "mean_turnaround_s" if node_level else "mean_bsld"
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """Scenarios, policies, windows and metric of a comparison."""
+
+    scenarios: tuple[Scenario, ...]
+    policies: tuple[PolicyConfig, ...]
+    window_options: WindowOptions = field(default_factory=WindowOptions)
+    metric: str = "mean_bsld"
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRIC_DIRECTION:
+            raise UnknownNameError("metric", self.metric, METRIC_DIRECTION)
+        for scenario in self.scenarios:
+            for config in self.policies:
+                if config.power_controls != "none":
+                    check_has_power_model(config.power_controls, scenario.power)
+            if self.metric in ENERGY_METRICS:
+                check_metric_available(self.metric, scenario.power)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for scenario.toml."""
+        return {
+            "metric": self.metric,
+            "windows": asdict(self.window_options),
+            "case": [scenario.to_dict() for scenario in self.scenarios],
+            "policy": [asdict(config) for config in self.policies],
+        }
+
+
+def plan_from_options(
+    options: ComparisonOptions, traces: Sequence[str], scenario: Callable[..., Scenario]
+) -> ComparisonPlan:
+    """The plan that the options of ``kilowait compare`` describe; `scenario` makes the scenario of a trace."""
+    scenarios = tuple(scenario(trace=trace) for trace in dict.fromkeys(traces))
+    node_level = all_node_level(scenarios[0].cluster, [one.trace for one in scenarios])
+    placements = [] if options.placement is None else parse_names("placements", options.placement)
+    if len(placements) == 1:  # a single placement belongs to the scenario, not to the policies
+        scenarios = tuple(replace(one, placement=placements[0]) for one in scenarios)
+        placements = []
+    controls = options.power_controls
+    if options.gpu_power_cap is not None:
+        controls = power_controls_or_caps(controls, options.gpu_power_cap)
+    policies = make_policy_configs(
+        options.policies,
+        options.backfill or default_backfill(node_level),
+        controls,
+        placements,
+        clairvoyant=options.clairvoyant,
+        users=options.with_user_estimates and scenarios[0].runtime_predictor is not None,
+    )
+    windows = parse_window_options(
+        options.windows, options.window, options.warmup, options.split, options.seed, policies
+    )
+    return ComparisonPlan(scenarios, policies, windows, options.metric or default_metric(node_level))

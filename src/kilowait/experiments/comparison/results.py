@@ -1,0 +1,272 @@
+"""Results of runs and comparisons as plain data, for the terminal, JSON output and run folders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import speeds_for
+from kilowait.energy.accounting import EnergyAccounts
+from kilowait.energy.controls.parse import DEFAULT_SHIFT, DEFAULT_SLOWDOWN
+from kilowait.engine.run_times import resolve_run_times
+from kilowait.errors import InputError
+from kilowait.evaluation import by_class, by_priority, by_type, gpu_metrics, metrics
+from kilowait.evaluation.bounds import lower_bounds
+from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve, Windows
+from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
+from kilowait.experiments.power import PowerContext
+from kilowait.experiments.power_controls import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
+from kilowait.jobs import ExecutionLog
+
+if TYPE_CHECKING:
+    from kilowait.experiments.scenario import ScenarioResult
+
+INTERVALS = ("mean_bsld", "mean_wait_s")
+"""Metrics reported with confidence intervals, besides the chosen one."""
+SAVED = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
+"""Metrics whose relative savings against the first policy are reported."""
+
+
+def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
+    """Means with confidence intervals, pairwise significance, conclusions as sentences, and lower bounds."""
+    significance = {name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
+    main = significance[metric]
+    rows: list[dict[str, Any]] = []
+    for number, config in enumerate(comparison.policies):
+        rows.append(
+            {
+                "policy": config.policy,
+                "backfill": config.backfill,
+                "placement": comparison.logs(number, 0).run.get("placement"),
+                "power_controls": config.power_controls,
+                "kind": config.kind,
+                "label": config.label,
+                "metrics": _averages(comparison.table[number]),
+                "intervals": {
+                    name: {key: value for key, value in asdict(mean).items() if key != "policy"}
+                    for name, result in significance.items()
+                    for mean in result.means
+                    if mean.policy == config.label
+                },
+            }
+        )
+    if comparison.energy is not None:
+        for row in rows:
+            row["saved"] = _saved(rows[0]["metrics"], row["metrics"])
+    reference = _agent_label(comparison) or main.best
+    others = [mean.policy for mean in main.ranked() if mean.policy != reference]
+    return {
+        "trace": comparison.trace,
+        "nodes": comparison.nodes,
+        "node_level": _is_node_level(comparison),
+        "windows": len(comparison.windows),
+        "cut": comparison.windows.description,
+        "overlap": comparison.windows.overlap,
+        "counted_jobs": int(comparison.windows.size.sum()),
+        "metric": metric,
+        "rows": rows,
+        "judgement": main.to_dict(),
+        "sentences": [main.pair(reference, other).sentence() for other in others],
+        "gap_closed": comparison.gap_closed(metric),
+        "lower_bounds": _bounds(comparison) if bounds else {},
+        "notes": [*comparison.notes, *main.notes],
+        **({} if comparison.energy is None else {"energy": _energy(comparison, comparison.energy)}),
+    }
+
+
+def _is_node_level(comparison: Comparison) -> bool:
+    return any(group.get("node_level", False) for group in comparison.cluster.get("group", ()))
+
+
+def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Relative savings of a policy against the first one; NaN if the metric of the first is 0."""
+    return {name: 1 - other[name] / first[name] if first[name] > 0 else math.nan for name in SAVED if name in first}
+
+
+def _energy(comparison: Comparison, energy: EnergyResults) -> dict[str, Any]:
+    return {
+        "kwh_by_state": dict(zip(comparison.labels, map(dict, energy.states), strict=True)),
+        "signals": {signal.name: {"unit": signal.unit, "description": signal.description} for signal in energy.signals},
+        "notes": list(energy.notes),
+    }
+
+
+def _agent_label(comparison: Comparison) -> str | None:
+    """The label of the agent if there is exactly one: it is compared with all other policies."""
+    agents = [config.label for config in comparison.policies if config.kind == "agent"]
+    return agents[0] if len(agents) == 1 else None
+
+
+def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
+    """The metrics of a single window, else the means over the windows, without NaN."""
+    if len(windows) == 1:
+        return dict(windows[0])
+    means: dict[str, float | int] = {}
+    for name in windows[0]:
+        values = [float(window[name]) for window in windows if not math.isnan(window[name])]
+        means[name] = sum(values) / len(values) if values else math.nan
+    return means
+
+
+def _bounds(comparison: Comparison) -> dict[str, float]:
+    """Lower bounds of metrics for any schedule, means over the windows; empty if no bounds are known."""
+    groups = comparison.cluster.get("group", ())
+    if any(group.get("shared", False) or group.get("node_level", False) for group in groups):
+        return {}  # jobs there use parts of nodes
+    kill = comparison.logs(0, 0).run.get("at_limit") == "kill"
+    bounds = []
+    for window in comparison.windows:
+        jobs = window.jobs[window.warmup :]
+        if kill:
+            jobs = jobs.with_columns(runtime_s=resolve_run_times(jobs, "kill").run_s)
+        try:
+            bounds.append(asdict(lower_bounds(jobs, comparison.nodes)))
+        except InputError:  # jobs that may be cancelled, or are larger than the cluster
+            return {}
+    return {name: sum(bound[name] for bound in bounds) / len(bounds) for name in bounds[0]}
+
+
+BINS = 480
+"""Time bins of the power curves in reports."""
+
+
+def compute_energy_results(
+    context: PowerContext,
+    windows: Windows,
+    policies: Sequence[PolicyConfig],
+    logs: Callable[[int, int], ExecutionLog],
+    speeds: str = "auto",
+) -> EnergyResults:
+    """Energy metrics of every policy in every window, and power curves of the first window.
+
+    In each window all policies are accounted over the same time, from the first evaluated submission to the last end
+    of any of them; nodes that finish earlier are idle or asleep. `least_kwh` is the lower bound of the energy of the
+    window's evaluated jobs, without idle nodes; on GPU clusters at these `speeds`, with the best cap of any policy.
+    """
+    metrics: list[list[dict[str, float]]] = [[] for _ in policies]
+    states: list[list[dict[str, float]]] = [[] for _ in policies]
+    curves: list[PowerCurve] = []
+    signals: tuple[SignalCurve, ...] = ()
+    notes: list[str] = []
+    caps = {gpu_cap_share(config.power_controls) for config in policies}
+    for number, window in enumerate(windows):
+        window_logs = [logs(policy, number) for policy in range(len(policies))]
+        start_s = float(window.jobs["submit_s"][window.warmup])
+        evaluated = window.jobs[window.warmup :]
+        gpu_speeds = speeds_for(speeds, evaluated, context.cluster) if context.cluster.node_level else None
+        minimum_kwh = context.minimum_kwh(evaluated, gpu_speeds, caps)
+        end_s = max((float(log.end_s.max()) for log in window_logs if len(log)), default=start_s)
+        for policy, log in enumerate(window_logs):
+            accounts = context.account(log, policies[policy].power_controls, (start_s, end_s))
+            metrics[policy].append({**accounts.metrics(), "least_kwh": minimum_kwh})
+            states[policy].append(accounts.by_state)
+            notes += accounts.notes
+            if number == 0:
+                bins = accounts.power(BINS)
+                curves.append(PowerCurve(_tuple(bins.edge_s), _tuple(bins.it_w), _tuple(bins.facility_w)))
+                signals = signals or _signals(accounts)
+    return EnergyResults(
+        metrics=tuple(tuple(row) for row in metrics),
+        states=tuple(_summed(row) for row in states),
+        curves=tuple(curves),
+        signals=signals,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def default_control_sets(context: PowerContext) -> list[str]:
+    """No control, each control that cluster and signals support, and all of them; on GPU clusters GPU power caps."""
+    if context.cluster.node_level:
+        return ["none", *parse_gpu_power_caps(",".join(map(str, DEFAULT_GPU_CAPS)))]
+    sets = ["none"]
+    if any(group.sleep is not None for group in context.model.groups):
+        sets += ["sleep=break-even", "sleep=predictive"]
+    if any(len(group.levels) > 1 for group in context.model.groups):
+        sets.append(f"dvfs={DEFAULT_SLOWDOWN:g}")
+    if context.carbon is not None:
+        sets.append(f"shift={DEFAULT_SHIFT}")
+    if context.price is not None:
+        sets.append(f"shift=price:{DEFAULT_SHIFT}")
+    sets.append("all")
+    return sets
+
+
+def accounts_to_dict(accounts: EnergyAccounts, power_controls: str) -> dict[str, Any]:
+    """The energy accounts of a run as plain data, for JSON output and the run folder."""
+    return {
+        "power_controls": power_controls,
+        "horizon_s": list(accounts.horizon_s),
+        "metrics": accounts.metrics(),
+        "kwh_by_state": accounts.by_state,
+        "kwh_by_group": {name: dict(states) for name, states in accounts.by_group.items()},
+        "currency": accounts.currency or None,
+        "signals": dict(accounts.signals),
+        "notes": list(accounts.notes),
+    }
+
+
+def _signals(accounts: EnergyAccounts) -> tuple[SignalCurve, ...]:
+    """The signals as means over the bins of the power curves."""
+    bins = accounts.power(BINS)
+    curves = []
+    for name, series, mean in (
+        ("carbon", accounts.carbon, bins.carbon_g_per_kwh),
+        ("price", accounts.price, bins.price_per_mwh),
+    ):
+        if series is not None and mean is not None:
+            curves.append(SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean)))
+    return tuple(curves)
+
+
+def _summed(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(row[name] for row in rows) for name in rows[0]}
+
+
+def _tuple(values: Any) -> tuple[float, ...]:
+    return tuple(values.tolist())
+
+
+def summarize_run(result: ScenarioResult, by: str | None = None) -> dict[str, Any]:
+    """The metrics of a run, by class of jobs if `by` is given, of GPUs and energy, and its cleaning report."""
+    log, cluster = result.log, result.cluster
+    results: dict[str, Any] = {"metrics": metrics(log, cluster=cluster if cluster.node_level else None)}
+    if cluster.node_level:
+        results["gpus"] = {
+            "metrics": gpu_metrics(log, cluster, result.speeds),
+            "by_type": by_type(log, cluster),
+            "by_priority": by_priority(log),
+            "speeds": speed_sources_text(result.speeds, log.jobs_table),
+        }
+    if by is not None:
+        results["by"] = {"kind": by, "rows": [asdict(row) for row in by_class(log, by)]}
+    if result.accounts is not None:
+        results["energy"] = accounts_to_dict(result.accounts, result.controls_description)
+        if result.budget_violation is not None:
+            results["energy"]["budget"] = asdict(result.budget_violation)
+    if result.workload.cleaning_report is not None:
+        results["ledger"] = result.workload.cleaning_report.to_dict()
+    return results
+
+
+def gpu_metrics_by_policy(
+    comparison: Comparison, cluster: Cluster, speeds: str, context: PowerContext | None = None
+) -> dict[str, dict[str, float]]:
+    """The GPU metrics of every policy, by label: means over the windows, without NaN."""
+    rows: dict[str, list[dict[str, float]]] = {label: [] for label in comparison.labels}
+    for number, window in enumerate(comparison.windows):
+        control_sets = {config.power_controls for config in comparison.policies}
+        tables = {text: run_speeds(speeds, window.jobs, cluster, context, text) for text in control_sets}
+        for policy, label in enumerate(comparison.labels):
+            log, table = comparison.logs(policy, number), tables[comparison.policies[policy].power_controls]
+            rows[label].append(gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon))
+    return {
+        label: {name: _mean([row[name] for row in windows]) for name in windows[0]} for label, windows in rows.items()
+    }
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan

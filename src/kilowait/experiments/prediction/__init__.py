@@ -1,0 +1,1 @@
+"""Prediction tasks, the evaluation of predictors, and reports of predictions."""

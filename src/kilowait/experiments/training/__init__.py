@@ -1,0 +1,1 @@
+"""Training, evaluation and tuning of agents of every kind."""

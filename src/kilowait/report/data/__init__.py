@@ -1,0 +1,1 @@
+"""Data of the pages, without markup and without matplotlib: a module for each topic."""

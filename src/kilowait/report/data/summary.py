@@ -1,0 +1,378 @@
+"""Summary of a comparison as sentences, key numbers, caveats and tables: which policy is best, and at what cost."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kilowait.evaluation.comparison import ComparisonResult, PairwiseResult
+from kilowait.report.data.comparison import USERS, ComparisonData, pairs_against
+from kilowait.report.format import (
+    Cell,
+    NumberFormat,
+    ReportColumn,
+    ReportTable,
+    capital,
+    column,
+    count,
+    interval_text,
+    listed,
+    number,
+    share,
+    table_of_columns,
+)
+from kilowait.units import format_duration
+
+_METRIC_NOTES = {
+    "mean_bsld": "Bounded slowdown: wait plus run over run, runs below 10 s counting as 10 s, at least 1.",
+    "mean_turnaround_s": "Completion time (JCT), or turnaround: from submission to the final end. Waits include all "
+    "time without a GPU, before the first start and after preemptions. GPU allocation is measured while jobs "
+    "arrive.",
+}
+
+
+def summary(data: ComparisonData) -> list[str]:
+    """The results in sentences, most important first; undecided comparisons are named as such."""
+    comparison = data.comparison
+    sentences = [_scope(data)]
+    if len(data.real) > 1 and data.significance is not None:
+        sentences += _winner(data, data.significance)
+        sentences += _agents(data, data.significance)
+        sentences += _tradeoffs(data)
+    elif len(comparison.policies) == 1:
+        sentences.append(_single_run(data))
+    return sentences
+
+
+def caveats(data: ComparisonData) -> list[str]:
+    """Limitations of the comparison that a reader should know."""
+    notes = [_sentence(note) for note in data.comparison.notes]
+    if len(data.real) < 2:
+        return notes
+    if data.significance is None:
+        return [*notes, "In some window a policy started no job, so means cannot be compared."]
+    if not data.comparison.batched:
+        return notes + [_sentence(note) for note in data.significance.notes]
+    return [
+        *notes,
+        f"There is one run of each policy. {data.significance.windows} batches of consecutive jobs are used instead of "
+        "independent windows; a backlog that spans several batches makes the intervals too narrow. Windows sampled "
+        "from the log, each with a warm-up, give more reliable intervals.",
+    ]
+
+
+def _scope(data: ComparisonData) -> str:
+    comparison, windows = data.comparison, data.comparison.windows
+    jobs = len(windows.jobs)
+    policies, clairvoyant = len(data.real), len(data.of_kind("clairvoyant"))
+    subject = f"{policies} policies were compared" if policies > 1 else "One policy was run"
+    subject += f", and {clairvoyant} of them also with perfect estimates," if clairvoyant else ""
+    machine = f"{comparison.nodes:,} node{'' if comparison.nodes == 1 else 's'}"
+    if comparison.machine is not None:
+        machine += f" with {sum(group.nodes * group.gpus for group in comparison.machine.groups):,} GPUs"
+    window_text = "" if comparison.batched else f" ({windows.description})"
+    return f"{subject} on {data.trace}: {jobs:,} jobs on {machine}{window_text}."
+
+
+def _single_run(data: ComparisonData) -> str:
+    """The main metrics of a report with a single policy."""
+    names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
+    means = {name: float(data.comparison.means(name)[0]) for name in names}
+    wait, busy = format_duration(means["mean_wait_s"]), share(means["utilization"])
+    if data.node_level:
+        return (
+            f"Under {data.comparison.labels[0]} jobs take {format_duration(means['mean_turnaround_s'])} on average "
+            f"from submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated "
+            "while jobs arrive."
+        )
+    return (
+        f"Under {data.comparison.labels[0]} jobs wait {wait} on average, their mean bounded slowdown is "
+        f"{number(means['mean_bsld'])}, and {busy} of the nodes are busy."
+    )
+
+
+def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
+    """The best policy against the second best and against FCFS."""
+    labels = data.comparison.labels
+    best, second = labels[data.real[0]], labels[data.real[1]]
+    mean = next(m for m in significance.means if m.policy == best)
+    format_value = data.lead.format
+    interval = (
+        f" (95 % interval {format_value(mean.low)} to {format_value(mean.high)})" if math.isfinite(mean.low) else ""
+    )
+    sentences = [f"{best} has the lowest {data.lead.label}: {format_value(mean.mean)}{interval}."]
+    others = [second]
+    if data.fcfs is not None and labels[data.fcfs] not in (best, second):
+        others.append(labels[data.fcfs])
+    pairs = [significance.pair(best, other) for other in others]
+    return sentences + [pair.sentence(data.lead.label) for pair in pairs]
+
+
+def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
+    """Whether each agent beats the best priority policy, and its share of the gain from perfect estimates."""
+    labels, baselines = data.comparison.labels, data.of_kind("rule")
+    if not baselines:
+        return []
+    baseline, sentences = labels[baselines[0]], []
+    gaps = data.comparison.gap_closed(data.lead.metric)
+    for policy in data.of_kind("agent"):
+        agent = labels[policy]
+        pair = significance.pair(agent, baseline)
+        name = "agent" if agent == "agent" else f"agent {agent}"
+        sentence = {
+            "better": f"The {name} is significantly better than the best priority policy, {baseline}.",
+            "worse": f"The {name} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
+            "same": f"The {name} behaves like the best priority policy, {baseline}.",
+            "undecided": (
+                f"The difference between the {name} and the best priority policy, {baseline}, is not significant."
+            ),
+        }[pair.verdict]
+        sentences.append(sentence)
+        if {agent, baseline} != {labels[other] for other in data.real[:2]}:  # otherwise `_winner` has this sentence
+            sentences.append(pair.sentence(data.lead.label))
+        closed = gaps.get(agent, math.nan)
+        if math.isfinite(closed):
+            gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"
+            sentences.append(
+                f"{agent} achieves {gained} of the gain that {baseline} would have from perfect run-time estimates."
+            )
+    return sentences
+
+
+def _tradeoffs(data: ComparisonData) -> list[str]:
+    """What improves and what gets worse under the best policy, compared with FCFS."""
+    comparison = data.comparison
+    first, other = data.real[0], data.fcfs
+    if other is None or other == first:
+        return []
+    best, fcfs = comparison.labels[first], comparison.labels[other]
+    costs, gains = [], []
+    for metric, label, format_value in (
+        ("mean_wait_s", "mean wait", format_duration),
+        ("max_wait_s", "longest wait", format_duration),
+        ("share_wait_over_bound", "share of jobs that wait longer than a day", share),
+        ("starved_jobs", "number of starved jobs", count),
+    ):
+        values = comparison.values(metric)
+        merged = values.max(axis=1) if metric.startswith("max") else values.mean(axis=1)
+        ours, theirs = float(merged[first]), float(merged[other])
+        if not (math.isfinite(ours) and math.isfinite(theirs)):
+            continue
+        if ours > theirs * 1.001 and format_value(ours) != format_value(theirs):
+            costs.append(f"the {label} increases from {format_value(theirs)} to {format_value(ours)}")
+        elif metric == "mean_wait_s" and ours < theirs * 0.999:
+            gains.append(f"the {label} decreases from {format_value(theirs)} to {format_value(ours)}")
+    sentences = []
+    if gains:
+        sentences.append(f"With {best} instead of {fcfs}, {listed(gains)}.")
+    if costs:
+        sentences.append(f"Drawback: with {best} instead of {fcfs}, {listed(costs)}.")
+    elif gains:
+        sentences.append("Neither the longest wait nor the number of starved jobs increases.")
+    return sentences
+
+
+def _sentence(note: str) -> str:
+    return f"{capital(note)}{'' if note.endswith('.') else '.'}"
+
+
+def key_numbers(data: ComparisonData) -> list[tuple[str, str, str]]:
+    """Value, label, and policy or explanation of the main results."""
+    comparison, lead = data.comparison, data.lead
+    best = (data.real or data.ranked)[0]
+    label = comparison.labels[best]
+    busy = (share(float(comparison.means("utilization")[best])), f"of the {data.utilization_label}", label)
+    baseline = data.fcfs if data.fcfs is not None and data.fcfs != best else None
+    if baseline is None and len(data.real) > 1:
+        baseline = data.real[1]
+    gain = []
+    if baseline is not None and data.significance is not None:
+        pair = data.significance.pair(label, comparison.labels[baseline])
+        if math.isfinite(pair.ratio):
+            detail = pair.verdict
+            if math.isfinite(pair.low):
+                detail += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
+            gain.append((_change(pair.ratio), f"against {comparison.labels[baseline]}", detail))
+    return [
+        (lead.format(float(comparison.means(lead.metric)[best])), lead.label, label),
+        *([busy] if data.node_level else []),
+        *gain,
+        (format_duration(float(comparison.means("mean_wait_s")[best])), "mean wait", label),
+        *([] if data.node_level else [busy]),
+    ]
+
+
+def _change(ratio: float) -> str:
+    """A ratio as a relative change in per cent."""
+    return f"{'−' if ratio < 1 else '+'}{100 * abs(ratio - 1):.0f} %"
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def comparison_table(data: ComparisonData) -> ReportTable:
+    """All policies with the main metrics, best first; the best value of each column is marked."""
+    comparison, order = data.comparison, (*data.real, *data.of_kind("clairvoyant"))
+    labels = [comparison.labels[policy] for policy in order]
+    columns = [_mean_column(data, order, *mean) for mean in _means(data)]
+    if len(data.real) > 1:  # placed next to the mean that they test
+        columns[1:1] = _test_columns(data, labels)
+    columns += _other_columns(data, order)
+    if data.bounds:
+        labels.append("lower bound of any schedule")
+        bounds = {label: cell(data.bounds.get(metric, math.nan)) for metric, label, _, cell in _means(data)}
+        columns = [ReportColumn(each.label, [*each.cells, bounds.get(each.label, "")]) for each in columns]
+    note = (
+        f"Small: 95 % interval. Bold with a dot: best of the column. {_METRIC_NOTES[data.lead.metric]} Jain’s index is "
+        "computed from mean bounded slowdowns; 1 means that all are equal. Starved: the job waited longer than "
+        "ten times its estimate and longer than ten hours."
+    )
+    if data.of_kind("clairvoyant"):
+        note += (
+            " Perfect estimates: the policy knows the true run times, which is impossible in practice; this shows the "
+            "possible gain from better predictions and is not part of the significance tests."
+        )
+    return table_of_columns(
+        f"Policies on {data.trace}, best first",
+        "policy",
+        labels,
+        columns,
+        marked=[place for place, policy in enumerate(order) if comparison.policies[policy].kind == "agent"],
+        faint=range(len(data.real), len(labels)),
+        note=note,
+    )
+
+
+def _means(data: ComparisonData) -> list[tuple[str, str, ComparisonResult | None, NumberFormat]]:
+    """The metrics that are tested: name, label, test results, format."""
+    return [
+        (data.lead.metric, data.lead.label, data.significance, data.lead.format),
+        ("mean_wait_s", "mean wait", data.wait, format_duration),
+    ]
+
+
+def _mean_column(
+    data: ComparisonData,
+    order: tuple[int, ...],
+    metric: str,
+    label: str,
+    significance: ComparisonResult | None,
+    cell: NumberFormat,
+) -> ReportColumn:
+    means = {} if significance is None else {mean.policy: mean for mean in significance.means}
+
+    def interval(policy: int) -> str:
+        mean = means.get(data.comparison.labels[policy])
+        return "" if mean is None else interval_text(mean.low, mean.high, cell)
+
+    return column(label, data.comparison.means(metric), cell, order=order, candidates=data.real, small=interval)
+
+
+def _test_columns(data: ComparisonData, labels: list[str]) -> list[ReportColumn]:
+    """The test against the reference, and the windows won."""
+    reference = data.comparison.labels[data.reference]
+    pairs = pairs_against(data, reference)
+    return [
+        ReportColumn(f"against {reference}", [verdict_cell(pairs.get(label)) for label in labels]),
+        ReportColumn(
+            f"{'batches' if data.comparison.batched else 'windows'} won",
+            [f"{pairs[label].wins} of {pairs[label].windows}" if label in pairs else "–" for label in labels],
+        ),
+    ]
+
+
+def verdict_cell(pair: PairwiseResult | None, *more: str) -> Cell:
+    """The verdict of a significance test, with the ratio of the means; `more` are further texts in small type."""
+    if pair is None:
+        return Cell("–")
+    ratio = [f"× {number(pair.ratio)}"] if math.isfinite(pair.ratio) else []
+    return Cell(pair.verdict, small=(*ratio, *more), kind=pair.verdict)
+
+
+def _other_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportColumn]:
+    """The metrics without intervals."""
+    comparison = data.comparison
+    has_users = np.isfinite(comparison.means("jain_user_bsld")).any()
+    suffix = "" if comparison.batched else ", mean of windows"
+    jain = (
+        ("jain_user_bsld", "Jain’s index over users")
+        if has_users
+        else ("jain_size_bsld", "Jain’s index over job sizes")
+    )
+    columns = []
+    for metric, label, better, cell in (
+        ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_duration),
+        ("max_wait_s", "longest wait", "less", format_duration),
+        ("utilization", data.utilization_label, "more", share),
+        (*jain, "more", number),
+        ("share_wait_over_bound", "share waiting over a day", "less", share),
+        ("starved_jobs", "starved jobs", "less", count),
+    ):
+        by_window = comparison.values(metric)
+        values = by_window.max(axis=1) if metric == "max_wait_s" else by_window.mean(axis=1)
+        if metric == "starved_jobs":
+            values = by_window.sum(axis=1)
+        columns.append(column(label, values, cell, better=better, order=order, candidates=data.real))
+    return columns
+
+
+_CLASS_TITLES = {
+    "size": ("By nodes", "nodes"),
+    "gpus": ("By GPUs", "GPUs"),
+    "runtime": ("By true run time", "run time"),
+    "user": (f"The {USERS} users with the most {{hours}}", "user"),
+}
+"""Caption and first head of the tables of job classes."""
+
+
+def class_tables(data: ComparisonData) -> list[ReportTable | None]:
+    """Tables of job classes with a group of columns for each policy; None for users that the log does not contain."""
+    hours = "GPU-hours" if data.node_level else "node-hours"
+    tables: list[ReportTable | None] = []
+    for kind, rows in data.classes.items():
+        if kind == "user" and [row.label for row in rows] in ([], ["-"]):
+            tables.append(None)
+            continue
+        caption, head = _CLASS_TITLES[kind]
+        lines = []
+        for row in rows:
+            cells = [row.label, f"{row.jobs:,}", number(row.hours)]
+            for wait, bsld in zip(row.mean_wait_s, row.mean_bsld, strict=True):
+                cells += [format_duration(wait), number(bsld)]
+            lines.append(cells)
+        tables.append(
+            ReportTable(
+                caption.format(hours=hours),
+                [head, "jobs", hours, *(["mean wait", "slowdown"] * len(data.shown))],
+                lines,
+                groups=[("", 3), *((label, 2) for label in data.shown_labels)],
+            )
+        )
+    return tables
+
+
+def cleaning_report(data: ComparisonData) -> tuple[str, ReportTable]:
+    """The rows that were dropped or corrected while reading a trace, as a sentence and as a table."""
+    report = data.comparison.cleaning_report or {}
+    entries = report["entries"]
+    dropped, corrected = (
+        sum(int(entry["count"]) for entry in entries if entry["kind"] == kind) for kind in ("dropped", "corrected")
+    )
+    merged = f", {report['folded']:,} merged into their jobs" if report["folded"] else ""
+    rows = [
+        [
+            str(entry["kind"]),
+            f"{entry['count']:,}" if entry["count"] else "–",
+            str(entry["reason"]),
+            "–" if entry["first_line"] is None else f"{entry['first_line']:,}",
+        ]
+        for entry in entries
+    ]
+    return (
+        f"{report['rows_read']:,} rows read, {report['jobs']:,} jobs; {dropped:,} dropped, {corrected:,} corrected"
+        f"{merged}.",
+        ReportTable(
+            f"Cleaning report of {data.trace}", ["action", "rows", "reason", "first line"], rows, text_columns=(2,)
+        ),
+    )

@@ -1,0 +1,416 @@
+"""Data of an agent's folder: training, evaluation, Pareto front and explained decisions, as sentences and tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from kilowait.evaluation.comparison import METRIC_NAMES, PairwiseResult
+from kilowait.evaluation.storage.folder import null_to_nan
+from kilowait.report.data.summary import verdict_cell
+from kilowait.report.format import (
+    Cell,
+    NumberFormat,
+    ReportColumn,
+    ReportTable,
+    capital,
+    column,
+    count,
+    interval_text,
+    number,
+    share,
+    table_of_columns,
+)
+from kilowait.units import format_duration
+
+STATE = "the machine, the queue and the time"
+SMALL_MARGIN = 0.001
+MAX_FEATURES = 3
+"""The maximum number of features named in a sentence."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The training, evaluation and explanations of an agent."""
+
+    name: str
+    objective: str
+    history: Sequence[Mapping[str, Any]] = ()
+    """CMA-ES, for each generation: number, training, validation (None: not validated), relative to a policy. Networks,
+    for each update: number, steps, mean_return, metric, losses, entropy, validation."""
+    weights: Sequence[Sequence[Any]] = ()
+    """CMA-ES: feature, weight, meaning."""
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    """Agent and other policies on later jobs, in the format of `kilowait compare`."""
+    explained: Mapping[str, Any] = field(default_factory=dict)
+    """Feature attribution and explained decisions."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fallback_policy: str | None = None
+    """The policy that the agent is identical to, where CMA-ES found nothing better."""
+    pareto_front: Mapping[str, Any] = field(default_factory=dict)
+    """Preference-conditioned agents: the results under each preference."""
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether the history contains the updates of a network."""
+        return any("steps" in row for row in self.history)
+
+
+class AgentEvaluationData:
+    """The evaluation of an agent against other policies."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        """`results` is the evaluation in results.json."""
+        self.results = results
+        self.metric = str(results["metric"])
+        self.rows = sorted((row for row in results["rows"] if row["kind"] != "clairvoyant"), key=self.value)
+        names = [column.name for column in fields(PairwiseResult)]
+        self._pairs: list[PairwiseResult] = []
+        for pair in results["judgement"]["pairs"]:
+            values: dict[str, Any] = null_to_nan({name: pair[name] for name in names})
+            self._pairs.append(PairwiseResult(**values))
+
+    def value(self, row: Mapping[str, Any], metric: str | None = None) -> float:
+        """A metric of a policy; NaN where it is undefined."""
+        return null_to_nan(row["metrics"]).get(metric or self.metric, math.nan)
+
+    def interval(self, row: Mapping[str, Any], metric: str | None = None) -> tuple[float, float]:
+        """The confidence interval of the mean of a metric."""
+        interval = null_to_nan(row["intervals"].get(metric or self.metric, {}))
+        return interval.get("low", math.nan), interval.get("high", math.nan)
+
+    @property
+    def caveats(self) -> list[str]:
+        """The limitations of the evaluation."""
+        return [f"{capital(str(note))}." for note in self.results.get("notes") or ()]
+
+    @property
+    def metric_label(self) -> str:
+        """The name of the evaluation metric for display."""
+        name = METRIC_NAMES.get(self.metric, self.metric)
+        return name if name.startswith(("mean", "median")) else f"mean {name}"
+
+    @property
+    def agent(self) -> str | None:
+        """The label of the agent; None without one."""
+        return next((str(row["label"]) for row in self.rows if row["kind"] == "agent"), None)
+
+    @property
+    def best_policy(self) -> str | None:
+        """The label of the best priority policy; None without one."""
+        return next((str(row["label"]) for row in self.rows if row["kind"] == "rule"), None)
+
+    def pair(self, ours: str, theirs: str) -> PairwiseResult | None:
+        """The pairwise result of two policies, from the view of the first."""
+        for pair in self._pairs:
+            if (pair.ours, pair.theirs) == (ours, theirs):
+                return pair
+            if (pair.theirs, pair.ours) == (ours, theirs):
+                return pair.swapped()
+        return None
+
+    def sentences(self) -> list[str]:
+        """Sentences on the difference between the agent and the best priority policy."""
+        agent, best_policy = self.agent, self.best_policy
+        pair = None if agent is None or best_policy is None else self.pair(agent, best_policy)
+        if pair is None:
+            return [str(sentence) for sentence in self.results.get("sentences", ())[:1]]
+        sentence = {
+            "better": f"The agent is significantly better than the best priority policy, {best_policy}.",
+            "worse": (
+                f"The agent is significantly worse than the best priority policy, {best_policy}: use {best_policy}."
+            ),
+            "same": f"The agent behaves like the best priority policy, {best_policy}.",
+            "undecided": (
+                f"The difference between the agent and the best priority policy, {best_policy}, is not significant."
+            ),
+        }[pair.verdict]
+        gap = null_to_nan(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
+        gained = f"{100 * gap:.0f} %" if gap > 0 else "nothing"
+        closed = [
+            f"The agent achieves {gained} of the gain that {best_policy} would have from perfect run-time estimates."
+        ]
+        return [sentence, pair.sentence(), *(closed if math.isfinite(gap) else [])]
+
+
+def signed(value: float) -> str:
+    """A number with its sign.
+
+    >>> signed(0.25), signed(-3.0), signed(0.0)
+    ('+0.250', '−3.00', '0')
+    """
+    return "0" if value == 0 else f"{'−' if value < 0 else '+'}{number(abs(value))}"
+
+
+def job_description(facts: Mapping[str, Any]) -> str:
+    """The description of a job.
+
+    >>> job_description({"nodes": 4.0, "estimate_s": 7200.0, "wait_s": 60.0})
+    'of 4 nodes, estimated at 2 h 0 min, that had waited 1 min'
+    """
+    parts = []
+    for name, word in (("nodes", "node"), ("gpus", "GPU")):
+        if facts.get(name) is not None:
+            parts.append(f"of {facts[name]:,g} {word}{'' if facts[name] == 1 else 's'}")
+    if facts.get("estimate_s") is not None:
+        parts.append(f"estimated at {format_duration(float(facts['estimate_s']))}")
+    if facts.get("wait_s") is not None:
+        waited = float(facts["wait_s"])
+        parts.append("that had just been submitted" if waited < 1 else f"that had waited {format_duration(waited)}")
+    return ", ".join(parts) or "without known features"
+
+
+def decision_sentences(case: Mapping[str, Any], score: str) -> list[str]:
+    """The explanation of one decision in sentences."""
+    other = case["other"]
+    condition = ", in an average state," if any(part["of"] == "whole" for part in case["parts"]) else ","
+    second_best = f"one {job_description(other)}" if other else "starting no job"
+    sentences = [
+        f"Of {int(case['choices']):,} eligible jobs the agent chose one {job_description(case['chosen'])}; the "
+        "second best "
+        f"was {second_best}.",
+        f"The margin of the chosen job is {_margin_text(float(case['margin']))} ({score}). For the mean of the "
+        "other jobs"
+        f"{condition} the margin would have been {signed(float(case['usual']))}.",
+    ]
+    parts = sorted(case["parts"], key=lambda part: -abs(float(part["moved"])))
+    in_favour = [part for part in parts if float(part["moved"]) > 0][:MAX_FEATURES]
+    against = [part for part in parts if float(part["moved"]) < 0][:MAX_FEATURES]
+    for words, named in (("for", in_favour), ("against", against)):
+        if named:
+            features = ", ".join(f"{part['name']} ({signed(float(part['moved']))})" for part in named)
+            sentences.append(f"Main features {words} it: {features}.")
+    return sentences
+
+
+def _margin_text(margin: float) -> str:
+    return number(margin) if margin >= SMALL_MARGIN else f"less than {SMALL_MARGIN}"
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
+    """The main metrics of agent and other policies, best first; the best of each column is marked."""
+    rows, best_policy = evaluation.rows, evaluation.best_policy
+    labels = [str(row["label"]) for row in rows]
+    timed = evaluation.metric.endswith("_s")
+    metrics: list[tuple[str, str, str, NumberFormat]] = [
+        (evaluation.metric, evaluation.metric_label, "less", format_duration if timed else number)
+    ]
+    metrics += [
+        (name, label, better, cell)
+        for name, label, better, cell in (
+            ("mean_bsld", "mean bounded slowdown", "less", number),
+            ("mean_wait_s", "mean wait", "less", format_duration),
+            ("p95_wait_s", "95th percentile of wait", "less", format_duration),
+            ("max_wait_s", "longest wait", "less", format_duration),
+            ("utilization", "utilization", "more", share),
+            ("starved_jobs", "starved jobs", "less", count),
+        )
+        if name != evaluation.metric and any(math.isfinite(evaluation.value(row, name)) for row in rows)
+    ]
+    columns = []
+    for name, label, better, cell in metrics:
+        intervals = [interval_text(*evaluation.interval(row, name), cell) for row in rows]
+        values = [evaluation.value(row, name) for row in rows]
+        columns.append(column(label, values, cell, better=better, small=intervals.__getitem__))
+    if best_policy is not None and len(rows) > 1:
+        columns.insert(
+            1, ReportColumn(f"against {best_policy}", [_tested(evaluation, each, best_policy) for each in labels])
+        )
+    return table_of_columns(
+        f"On {evaluation.results['cut']} of {evaluation.results['trace']}, later than the training jobs",
+        "policy",
+        labels,
+        columns,
+        marked=[place for place, row in enumerate(rows) if row["kind"] == "agent"],
+        note="Small: 95 % interval. Bold with a dot: best of the column.",
+    )
+
+
+def _tested(evaluation: AgentEvaluationData, label: str, best_policy: str) -> Cell:
+    pair = evaluation.pair(label, best_policy)
+    return verdict_cell(pair, *([] if pair is None else [f"{pair.wins} of {pair.windows} won"]))
+
+
+def gpu_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
+    """Agent and other policies on a GPU cluster, by mean completion time."""
+    policies = {name: null_to_nan(_numbers(row)) for name, row in results["policies"].items()}
+    order = sorted(policies, key=lambda name: policies[name]["mean_jct_s"])
+    metrics: tuple[tuple[str, str, str, NumberFormat], ...] = (
+        ("mean_jct_s", "mean completion time (JCT)", "less", format_duration),
+        ("p95_jct_s", "95th percentile", "less", format_duration),
+        ("makespan_s", "makespan", "less", format_duration),
+        ("gpu_utilization", "GPUs allocated", "more", share),
+        ("flops_utilization", "GPUs allocated, by FLOPS", "more", share),
+    )
+    columns = [
+        column(label, [policies[name].get(metric, math.nan) for name in order], cell, better=better)
+        for metric, label, better, cell in metrics
+    ]
+    ratios = []
+    for name in order:
+        ratio, low, high = (math.nan if end is None else end for end in results["ratios"].get(name) or [None] * 3)
+        interval = interval_text(low, high, number)
+        ratios.append(
+            Cell(f"× {number(ratio)}", small=(interval,) if interval else ()) if math.isfinite(ratio) else "–"
+        )
+    columns.insert(1, ReportColumn("against the best priority policy", ratios))
+    return table_of_columns(
+        f"On {_windows(results)}",
+        "policy",
+        order,
+        columns,
+        marked=[place for place, name in enumerate(order) if name == "agent"],
+        note="Small: 95 % interval. Bold with a dot: best of the column. Fastest: the fastest GPU types are tried "
+        "first.",
+    )
+
+
+def energy_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
+    """Agent, policies with power controls on the Pareto front, and policies without power controls."""
+    policies = {name: null_to_nan(row) for name, row in results["policies"].items()}
+    resource = str(results["objective"])
+    shown = {"agent", *results["front"], *(name for name in policies if name.endswith(", none"))}
+    order = sorted(shown, key=lambda name: policies[name].get(resource, math.nan))
+    metrics: tuple[tuple[str, str, NumberFormat], ...] = (
+        ("energy", "kWh per job", number),
+        ("co2", "kg CO2e per job", number),
+        ("cost", "cost per job", number),
+        ("slowdown", "mean bounded slowdown", number),
+        ("wait_s", "mean wait", format_duration),
+        ("p95_wait_s", "95th percentile of wait", format_duration),
+    )
+    columns = [
+        column(label, [policies[name].get(metric, math.nan) for name in order], cell)
+        for metric, label, cell in metrics
+        if metric in policies["agent"]
+    ]
+    (value, low, high), (slowdown_ratio, lower, higher) = (
+        [number(math.nan if end is None else end) for end in results["margin"][name]]
+        for name in ("objective_ratio", "delay_ratio")
+    )
+    note = (
+        f"Of {len(policies) - 1:,} hand-tuned policies with power controls, the table shows the Pareto front of "
+        f"{resource} and slowdown, and the policies without power controls. {capital(resource)} of the agent is "
+        f"{value} times ({low} – {high}) the minimum of the policies with no larger slowdown, and its slowdown is "
+        f"{slowdown_ratio} times ({lower} – {higher}) the minimum of those with no more {resource}; 95 % intervals "
+        "over windows. Slowdowns refer to the run time at full speed."
+    )
+    marked = [place for place, name in enumerate(order) if name == "agent"]
+    return table_of_columns(f"On {_windows(results)}", "policy", order, columns, marked=marked, note=note)
+
+
+def _windows(results: Mapping[str, Any]) -> str:
+    windows, jobs = int(results["windows"]), int(results["window_jobs"])
+    return f"{windows:,} windows of {jobs:,} jobs, later than the training jobs"
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not isinstance(value, (list, tuple))}
+
+
+def pareto_table(results: Mapping[str, Any]) -> ReportTable:
+    """The value of every reward term under each preference, and under the reference policy."""
+    terms = list(results["terms"])
+    rows: list[list[Cell | str]] = [
+        [
+            *(f"{float(point['preference'][name]):.2f}" for name in terms),
+            *(_pareto_cell(point, name) for name in terms),
+            "dominated" if point["dominated"] else "",
+        ]
+        for point in results["points"]
+    ]
+    reference = results["reference"]
+    rows.append(
+        [str(reference["name"]), *[""] * (len(terms) - 1), *(_pareto_cell(reference, name) for name in terms), ""]
+    )
+    meanings = "; ".join(
+        f"{name}: {meaning}, in units of {number(float(results['units'][name]))}"
+        for name, meaning in results["terms"].items()
+    )
+    return ReportTable(
+        f"One agent under {len(results['points'])} preferences, on {_windows(results)}",
+        [*(f"weight of {name}" for name in terms), *terms, ""],
+        rows,
+        text_columns=(2 * len(terms),),
+        faint=[len(rows) - 1],
+        note=f"Small: 95 % interval. {capital(meanings)}. Less is better.",
+    )
+
+
+def _pareto_cell(row: Mapping[str, Any], name: str) -> Cell:
+    low, high = (row.get("intervals") or {}).get(name) or (None, None)
+    interval = "" if low is None or high is None else interval_text(float(low), float(high), number)
+    return Cell(number(float(row["metrics"][name])), small=(interval,) if interval else ())
+
+
+def weights_table(weights: Sequence[Sequence[Any]]) -> ReportTable:
+    """The weights of a linear agent."""
+    rows = [[str(name), f"{float(weight):+.3f}".replace("-", "−"), str(meaning)] for name, weight, meaning in weights]
+    return ReportTable(
+        "Weights of the agent",
+        ["feature", "weight", "meaning"],
+        rows,
+        text_columns=(2,),
+        note="Score = sum of weight × feature; the job with the smallest score starts first, so a positive weight "
+        "lowers its priority.",
+    )
+
+
+def feature_table(explained: Mapping[str, Any]) -> ReportTable:
+    """All features with their mean attribution and meaning."""
+    rows = [
+        [
+            str(part["name"]),
+            number(float(part["mean"])),
+            signed(float(part["leaning"])),
+            "job" if part["of"] == "job" else "state",
+            str(part["meaning"]),
+        ]
+        for part in sorted(explained["usual"], key=lambda part: -part["mean"])
+    ]
+    caption = f"Feature attribution, over {int(explained['measured']):,} decisions"
+    return ReportTable(caption, ["feature", "mean share", "effect of + 1", "of", "meaning"], rows, text_columns=(4,))
+
+
+def decision_table(case: Mapping[str, Any]) -> ReportTable:
+    """The effect of every feature on the margin of one decision."""
+    rows = [
+        [
+            str(part["name"]),
+            signed(float(part["moved"])),
+            _with_minus(float(part["value"])),
+            _with_minus(float(part["usual"])),
+            "the job" if part["of"] == "job" else STATE,
+        ]
+        for part in sorted(case["parts"], key=lambda part: -abs(float(part["moved"])))
+    ]
+    rows.append(["total", signed(sum(float(part["moved"]) for part in case["parts"])), "", "", ""])
+    has_state = any(part["of"] == "whole" for part in case["parts"])
+    state_note = ", for the state the mean of all decisions" if has_state else ""
+    return ReportTable(
+        f"Decision: {case['which']}",
+        ["feature", "effect on margin", "value", "baseline", "of"],
+        rows,
+        text_columns=(4,),
+        faint=[len(rows) - 1],
+        note=f"Baseline: for the job the mean of the other eligible jobs{state_note}.",
+    )
+
+
+def settings_table(settings: Mapping[str, Any]) -> ReportTable:
+    """The training settings."""
+    rows = [
+        [str(name), value if isinstance(value, str) else json.dumps(value, default=str)]
+        for name, value in settings.items()
+    ]
+    return ReportTable("Training settings", ["setting", "value"], rows, text_columns=(1,))
+
+
+def _with_minus(value: float) -> str:
+    return f"−{number(-value)}" if value < 0 else number(value)

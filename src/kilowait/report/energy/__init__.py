@@ -1,1 +1,0 @@
-"""Report sections on energy, CO2 and cost, for comparisons with energy accounting."""

@@ -1,1 +1,0 @@
-"""Report sections on GPUs, for runs on node-level clusters."""

@@ -1,1 +1,0 @@
-"""Report sections on run-time predictions: accuracy, calibration, drift and feature attribution."""

@@ -1,1 +1,0 @@
-"""Report sections on synthetic workloads: similarity to the real workload, and privacy."""

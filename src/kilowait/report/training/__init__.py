@@ -1,1 +1,0 @@
-"""Report sections on agents: training curves, evaluation against other policies, and feature attribution."""

@@ -1,0 +1,263 @@
+"""Carbon-intensity web APIs: request URLs and response rows. `kilowait.energy.signals` reads the values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from kilowait.energy.signals.units import unix_seconds
+from kilowait.errors import InputError, MeterError, UnknownNameError
+from kilowait.telemetry.http_client import HttpClient, check_base_url, default_cache
+from kilowait.telemetry.settings import CarbonRequest
+
+Row = dict[str, Any]
+DAY_S = 86400.0
+TOKEN = "ELECTRICITYMAPS_TOKEN"
+"""Environment variable with the token of Electricity Maps."""
+SERVICES = ("gb", "electricity-maps")
+REGIONS = (
+    "North Scotland", "South Scotland", "North West England", "North East England", "South Yorkshire",
+    "North Wales, Merseyside and Cheshire", "South Wales", "West Midlands", "East Midlands", "East England",
+    "South West England", "South England", "London", "South East England", "England", "Scotland", "Wales",
+)  # fmt: skip
+"""Regions of Great Britain, by their number from 1."""
+
+
+class Service(Protocol):
+    """A carbon-intensity service for one location."""
+
+    key: str
+    """Key of the time in a row."""
+
+    def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
+        """URL and Unix end time of each request for a time span, split into parts that the service allows."""
+        ...
+
+    def recent(self, now_s: float) -> str:
+        """URL of the last day."""
+        ...
+
+    def latest(self) -> str:
+        """URL of the current value."""
+        ...
+
+    def rows(self, response: Any) -> list[Row]:
+        """The rows of a response, unchanged; MeterError if the response has no rows."""
+        ...
+
+    def value(self, row: Row) -> float | None:
+        """The final value of a row; None if there is none yet."""
+        ...
+
+    def document(self, rows: list[Row]) -> dict[str, Any]:
+        """Rows of many responses as one document in the format of the service."""
+        ...
+
+    def location(self) -> str:
+        """The location as text."""
+        ...
+
+
+@dataclass(frozen=True)
+class GreatBritain:
+    """The GB Carbon Intensity API: half-hours of the whole country or of a region from 1 to 17. No token needed."""
+
+    base_url: str = "https://api.carbonintensity.org.uk"
+    region: int | None = None
+    key = "from"
+    max_span_s = 7 * DAY_S
+    """Time span of one request; the service allows 14 days."""
+
+    def __post_init__(self) -> None:
+        if self.region is not None and not 1 <= self.region <= len(REGIONS):
+            listed = ", ".join(f"{number} {name}" for number, name in enumerate(REGIONS, 1))
+            raise InputError(f"region is {self.region}; the regions are {listed}")
+
+    def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
+        """URLs for calendar weeks of the time span."""
+        for begin, end in _split_span(begin_s, end_s, self.max_span_s):
+            span = f"{_time_text(begin)}/{_time_text(end)}"
+            if self.region is None:
+                yield f"{self.base_url}/intensity/{span}", end
+            else:
+                yield f"{self.base_url}/regional/intensity/{span}/regionid/{self.region}", end
+
+    def recent(self, now_s: float) -> str:
+        """URL of the last day, up to the end of the current half-hour."""
+        now = _time_text(now_s // 1800 * 1800 + 1800)
+        if self.region is None:
+            return f"{self.base_url}/intensity/{now}/pt24h"
+        return f"{self.base_url}/regional/intensity/{now}/pt24h/regionid/{self.region}"
+
+    def latest(self) -> str:
+        """URL of the current half-hour."""
+        return f"{self.base_url}/" + ("intensity" if self.region is None else f"regional/regionid/{self.region}")
+
+    def rows(self, response: Any) -> list[Row]:
+        """Half-hour rows; for a region they are nested one list deeper."""
+        data = response.get("data") if isinstance(response, dict) else None
+        if self.region is not None:
+            data = data[0] if isinstance(data, list) and len(data) == 1 else data
+            if isinstance(data, dict) and data.get("regionid") not in (None, self.region):
+                raise MeterError(f"requested region {self.region}, but the response is for {data['regionid']}")
+            data = data.get("data") if isinstance(data, dict) else None
+        return _rows(data, {"from", "to", "intensity"}, "the GB Carbon Intensity API", response)
+
+    def value(self, row: Row) -> float | None:
+        """The actual value; for regions the forecast, as they have no actual values."""
+        intensity = row["intensity"] if isinstance(row["intensity"], Mapping) else {}
+        value = intensity.get("actual" if self.region is None else "forecast")
+        return None if value is None else float(value)
+
+    def document(self, rows: list[Row]) -> dict[str, Any]:
+        """All rows in the format of one response."""
+        if self.region is None:
+            return {"data": rows}
+        return {"data": {"regionid": self.region, "shortname": REGIONS[self.region - 1], "data": rows}}
+
+    def location(self) -> str:
+        """The location as text."""
+        return "Great Britain" if self.region is None else REGIONS[self.region - 1]
+
+
+@dataclass(frozen=True)
+class ElectricityMaps:
+    """Electricity Maps, version 3: hours of one zone. Needs a token."""
+
+    zone: str
+    base_url: str = "https://api.electricitymaps.com"
+    carbon_scope: str = "life-cycle"
+    """``life-cycle`` or ``direct``."""
+    key = "datetime"
+    max_span_s = 7 * DAY_S
+    """Time span of one request; the service allows 10 days."""
+
+    def __post_init__(self) -> None:
+        if not self.zone or not self.zone.replace("-", "").isalnum():
+            raise InputError(f"the zone is {self.zone!r}; write one such as DE, FR or US-CAL-CISO")
+        if self.carbon_scope not in ("life-cycle", "direct"):
+            raise InputError(f"the scope is {self.carbon_scope!r}; it must be life-cycle or direct")
+
+    def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
+        """URLs for calendar weeks of the time span."""
+        for begin, end in _split_span(begin_s, end_s, self.max_span_s):
+            yield self._at("past-range", start=_time_text(begin), end=_time_text(end)), end
+
+    def recent(self, now_s: float) -> str:
+        """URL of the last 24 hours."""
+        return self._at("history")
+
+    def latest(self) -> str:
+        """URL of the current hour."""
+        return self._at("latest")
+
+    def _at(self, endpoint: str, **query_parameters: str) -> str:
+        factor_type = "lifecycle" if self.carbon_scope == "life-cycle" else "direct"
+        query = urlencode({"zone": self.zone, **query_parameters, "emissionFactorType": factor_type})
+        return f"{self.base_url}/v3/carbon-intensity/{endpoint}?{query}"
+
+    def rows(self, response: Any) -> list[Row]:
+        """Hourly rows; checks the zone, because the service may respond for the location of the client instead."""
+        data = response
+        if isinstance(response, dict) and "carbonIntensity" not in response:
+            data = response.get("data", response.get("history"))
+        elif isinstance(response, dict):
+            data = [response]
+        rows = _rows(data, {"datetime", "carbonIntensity"}, "Electricity Maps", response)
+        for row in [response, *rows]:
+            if isinstance(row, dict) and row.get("zone", self.zone) != self.zone:
+                raise MeterError(
+                    f"requested zone {self.zone}, but the response is for {row['zone']}; check the name of the zone"
+                )
+        return rows
+
+    def value(self, row: Row) -> float | None:
+        """Grams per kWh."""
+        return None if row["carbonIntensity"] is None else float(row["carbonIntensity"])
+
+    def document(self, rows: list[Row]) -> dict[str, Any]:
+        """All rows in the format of one response."""
+        return {"zone": self.zone, "data": rows}
+
+    def location(self) -> str:
+        """The location as text."""
+        return f"zone {self.zone}"
+
+
+def make_service(
+    name: str, *, zone: str | None, region: int | None, carbon_scope: str, base_url: str | None
+) -> GreatBritain | ElectricityMaps:
+    """A service by name, for a zone or region.
+
+    >>> make_service("gb", zone=None, region=13, carbon_scope="life-cycle", base_url=None).location()
+    'London'
+    """
+    if name not in SERVICES:
+        raise UnknownNameError("carbon service", name, SERVICES)
+    base = {} if base_url is None else {"base_url": check_base_url(base_url)}
+    if name == "gb":
+        if zone is not None:
+            raise InputError(f"the zone is {zone!r}, and Great Britain has regions; give --region 1 to 17, or none")
+        return GreatBritain(region=region, **base)
+    if zone is None or region is not None:
+        raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
+    return ElectricityMaps(zone, carbon_scope=carbon_scope, **base)
+
+
+def client_for(request: CarbonRequest, on_message: Callable[[str], None] | None = None) -> HttpClient:
+    """The HTTP client of a download, with a cache of past values and the token of its service."""
+    return HttpClient(
+        timeout_s=request.timeout_s,
+        cache=request.cache or default_cache(),
+        token=read_token(request.token_file) if request.service == "electricity-maps" else None,
+        on_message=on_message,
+    )
+
+
+def read_token(file: str | PathLike[str] | None) -> str:
+    """The token of Electricity Maps: the content of `file`, else of the environment variable `TOKEN`."""
+    if file is None:
+        token, origin = os.environ.get(TOKEN, "").strip(), f"the environment variable {TOKEN}"
+    else:
+        origin = str(file)
+        try:
+            token = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as problem:
+            raise InputError(f"cannot read the token in {origin}: {getattr(problem, 'strerror', problem)}") from None
+    if not token:
+        raise InputError(
+            f"Electricity Maps needs a token, but {origin} has none; put it there, or into a file given with "
+            "--token-file"
+        )
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise InputError(f"the content of {origin} is not a token: it must be one word of printable ASCII")
+    return token
+
+
+def _rows(data: Any, keys: set[str], service: str, response: Any) -> list[Row]:
+    if not isinstance(data, list) or not all(isinstance(row, dict) and keys <= set(row) for row in data):
+        raise MeterError(f"unknown response of {service}: {response!r:.120}; check the base URL")
+    return data
+
+
+def _split_span(begin_s: float, end_s: float, max_span_s: float) -> Iterator[tuple[float, float]]:
+    """Split a span at whole multiples of `max_span_s` since 1970, so that overlapping spans share cached requests."""
+    while begin_s < end_s:
+        end = min((begin_s // max_span_s + 1) * max_span_s, end_s)
+        yield begin_s, end
+        begin_s = end
+
+
+def _time_text(unix_s: float) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def row_time_s(row: Row, key: str) -> float:
+    """Unix seconds of a row."""
+    return float(unix_seconds([str(row[key])], "UTC")[0])
