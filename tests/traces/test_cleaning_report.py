@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from kilowait.errors import InputError, TraceError
@@ -37,6 +38,15 @@ def test_strict_rejects_dropped_and_corrected_rows() -> None:
     clean = CleaningReport()
     clean.add("note", "a remark")
     clean.check("x.swf")
+
+
+def test_node_seconds_are_summed_exactly() -> None:
+    runtime_s = np.array([1e15, *[1.0] * 1000])
+    nodes = np.array([10, *[1] * 1000])
+    jobs = JobTable(
+        job_id=np.arange(1001), submit_s=np.zeros(1001), runtime_s=runtime_s, estimate_s=runtime_s, nodes=nodes
+    )
+    assert describe(jobs)["node_seconds"] == 1e16 + 1000
 
 
 def test_description() -> None:

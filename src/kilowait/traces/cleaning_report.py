@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -151,7 +152,7 @@ def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int
     if len(jobs):
         submit, runtime, estimate = jobs["submit_s"], jobs["runtime_s"], jobs["estimate_s"]
         span = float(submit.max() - submit.min())
-        work = float(np.dot(runtime, jobs["nodes"].astype(np.float64)))
+        work = math.fsum(runtime * jobs["nodes"])  # exact; the threads of np.dot change its last digit
         description |= {
             "first_submit_s": float(submit.min()),
             "last_submit_s": float(submit.max()),
