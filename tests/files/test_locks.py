@@ -17,7 +17,7 @@ import pytest
 
 from kilowait.errors import LockError
 from kilowait.files import STALE_S, atomic_file, output_lock, partial_path, remove_leftovers, write_text
-from kilowait.files.lock_file import current_process
+from kilowait.files.lock_file import ProcessIdentity, current_process
 
 HOLD = """
 import sys, time
@@ -141,7 +141,8 @@ def test_a_zombie_is_not_running(tmp_path, holder):
         ({"host": "node7"}, False),
     ],
 )
-def test_stale_locks(tmp_path, changes, stale):
+def test_stale_locks(tmp_path, monkeypatch, changes, stale):
+    monkeypatch.setattr("kilowait.files.lock_file._machine", lambda: "this")
     path = lock_file(tmp_path / "first", False)
     path.write_text(record(**changes))
     if not stale:
@@ -150,6 +151,49 @@ def test_stale_locks(tmp_path, changes, stale):
         age(path, STALE_S + 1)
     with output_lock(tmp_path / "first"):
         assert json.loads(path.read_text())["token"] != "t"
+
+
+@pytest.fixture
+def machine_files(tmp_path, monkeypatch):
+    """The folder of the files that identify the machine: none at first."""
+    monkeypatch.setattr("kilowait.files.lock_file._MACHINE_IDS", (tmp_path / "etc", tmp_path / "dbus"))
+    monkeypatch.setattr("kilowait.files.lock_file._NETWORK_CARDS", tmp_path / "net")
+    return tmp_path
+
+
+def add_network_card(folder: Path, name: str, address: str, *, physical: bool = True) -> None:
+    (folder / "net" / name / "device" if physical else folder / "net" / name).mkdir(parents=True)
+    (folder / "net" / name / "address").write_text(f"{address}\n")
+
+
+def after_reboot() -> ProcessIdentity:
+    return ProcessIdentity.from_dict({**current_process().to_dict(), "boot": "before"})
+
+
+@pytest.mark.parametrize("name", ["etc", "dbus"])
+def test_lock_from_before_a_reboot_is_stale_with_a_machine_id(machine_files, name):
+    (machine_files / name).write_text("0123456789abcdef0123456789abcdef\n")
+    assert after_reboot().is_running() is False
+
+
+def test_lock_from_before_a_reboot_is_stale_without_a_machine_id(machine_files):
+    add_network_card(machine_files, "eno1", "3c:ec:ef:00:12:34")
+    before = after_reboot()
+    assert before.machine and "3c:ec" not in before.machine
+    assert before.is_running() is False
+    add_network_card(machine_files, "docker0", "00:42:ac:11:00:02", physical=False)
+    assert current_process().machine == before.machine, "virtual networks come and go"
+    add_network_card(machine_files, "eno2", "3c:ec:ef:00:12:35")
+    assert before.is_running() is None, "another host of the same name"
+
+
+@pytest.mark.parametrize("address", ["02:fc:00:00:00:01", "52:54:00:12:34:56", "00:00:00:00:00:00", ""])
+def test_an_address_that_other_machines_may_have_identifies_no_machine(machine_files, address):
+    (machine_files / "etc").write_text("uninitialized\n")
+    add_network_card(machine_files, "eth0", address)
+    before = after_reboot()
+    assert before.machine == ""
+    assert before.is_running() is None, "this host before a reboot, or another one of the same name"
 
 
 def test_error_of_another_host_says_when_the_lock_is_stale(tmp_path):

@@ -48,6 +48,8 @@ own_tokens: set[str] = set()
 """Tokens of the locks that this process holds or is about to create."""
 
 _PROC = Path("/proc")
+_MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+_NETWORK_CARDS = Path("/sys/class/net")
 _MAX_TEXT = 300
 _MAX_PID = 2**31 - 1
 
@@ -285,7 +287,7 @@ class ProcessIdentity:
     user: str
     host: str
     machine: str
-    """Digest of the machine id: it distinguishes hosts of the same name."""
+    """Digest of what identifies the machine: it distinguishes hosts of the same name."""
     boot: str
     """Random id of the boot of the host."""
     namespace: str
@@ -387,8 +389,17 @@ def _boot() -> str:
 
 
 def _machine() -> str:
-    text = _read(Path("/etc/machine-id"))
+    """Digest of the machine id or, without one, of the addresses of the network cards; empty without either."""
+    ids = (_read(path) for path in _MACHINE_IDS)
+    text = next((text for text in ids if re.fullmatch("[0-9a-f]{32}", text)), "") or _network_addresses()
     return hashlib.sha256(f"kilowait {text}".encode()).hexdigest()[:16] if text else ""  # the id itself is confidential
+
+
+def _network_addresses() -> str:
+    """Addresses of network cards given by the manufacturer; those given by software are shared by virtual machines."""
+    texts = {_read(card / "address") for card in _NETWORK_CARDS.glob("*") if (card / "device").exists()}
+    by_manufacturer = re.compile("(?!00:00:00:00:00:00)[0-9a-f][048c](:[0-9a-f]{2}){5}")
+    return " ".join(sorted(text for text in texts if by_manufacturer.fullmatch(text)))
 
 
 def _namespace() -> str:
