@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait import errors
-from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
-from kilowait.installation import install_command
+from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError, install_command
 from kilowait.rng import stream
 from kilowait.units import format_duration, parse_duration
 
@@ -20,7 +19,8 @@ from kilowait.units import format_duration, parse_duration
 
 
 def test_errors_form_one_tree():
-    names = [name for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__]
+    classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
+    names = [name for name, value in classes.items() if value.__module__ == errors.__name__]
     assert len(names) > 5
     for name in names:
         assert issubclass(getattr(errors, name), KilowaitError)

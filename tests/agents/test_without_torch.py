@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import kilowait.agents
-from kilowait.installation import install_command
+from kilowait.errors import install_command
 
 WITHOUT = """
 import sys

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from kilowait.installation import install_command
+from kilowait.errors import install_command
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
 

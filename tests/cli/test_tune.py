@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kilowait.installation import install_command
+from kilowait.errors import install_command
 
 TRACE = "lublin:600:16"
 SMALL = ("--num-envs", "2", "--episode-jobs", "40", "--queue-window", "16", "--window", "60", "--windows", "2")

@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.compression import decompressed
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files.compression import decompressed
 
 IDLE_SHARE = 0.15
 """Idle power as a share of the TDP, where it is not known."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
-from kilowait.compression import parse_size
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files.compression import parse_size
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.synth.gpu_workload import counts_gpus

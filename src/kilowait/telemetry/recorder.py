@@ -20,9 +20,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
-from kilowait.csv_text import guarded, unguarded
 from kilowait.errors import InputError, MeterError, UnknownNameError
 from kilowait.files import atomic_file, output_lock
+from kilowait.files.csv_text import guarded, unguarded
 
 Row = tuple[str | float, ...]
 """Cells by the meter's columns; the first is the time in Unix seconds."""
@@ -81,7 +81,7 @@ def arrow_types(columns: Sequence[str]) -> dict[str, Any]:
 
 
 def unguarded_batch(batch: Any) -> Any:
-    """A batch of rows of a CSV file of samples, its texts without the guards against formulas (`kilowait.csv_text`)."""
+    """A batch of rows of a CSV file of samples, its texts without the guards of `kilowait.files.csv_text`."""
     import pyarrow as pa
 
     for at, name in enumerate(batch.schema.names):

@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.compression import default_limit, size_text
 from kilowait.errors import TableError, TraceError, UnknownNameError
+from kilowait.files.compression import default_limit, size_text
 from kilowait.jobs import JobTable
 from kilowait.traces.clean import NeverRan, build_table
 from kilowait.traces.cleaning_report import CleaningReport, Detected

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kilowait.compression import decompressed
 from kilowait.errors import InputError, TraceError
+from kilowait.files.compression import decompressed
 from kilowait.traces.cleaning_report import CleaningReport
 
 _OTHER_FILES = {

@@ -25,12 +25,12 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
-from kilowait.compression import decompressed
 from kilowait.energy.power.model import CapCurve, GroupPower, PowerModel
 from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.energy.power.partial_node_power import checked_gpu_caps, piece_power
 from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile, utilization
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.files.compression import decompressed
 from kilowait.jobs import JobTable
 
 

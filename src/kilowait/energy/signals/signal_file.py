@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.compression import decompressed
 from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError
+from kilowait.files.compression import decompressed
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.compression import default_limit, size_text
-from kilowait.csv_text import unguarded
 from kilowait.errors import TraceError
+from kilowait.files.compression import default_limit, size_text
+from kilowait.files.csv_text import unguarded
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces.cell_parser import split_line

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.csv_text import csv_cell
 from kilowait.errors import TraceError
+from kilowait.files.csv_text import csv_cell
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kilowait.compression import decompressed, default_limit, parse_size
 from kilowait.errors import InputError, TraceError
+from kilowait.files.compression import decompressed, default_limit, parse_size
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 

@@ -7,8 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from kilowait.errors import MissingExtraError
-from kilowait.installation import install_command
+from kilowait.errors import MissingExtraError, install_command
 
 ORIGINS = {
     "index": (None, "pip install 'kilowait[learn]'"),
