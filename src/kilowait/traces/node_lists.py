@@ -11,8 +11,8 @@ import numpy as np
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.alibaba import PAI_TABLES, pai_table
 from kilowait.traces.formats.csv_rows import MB_PER_MIB, CsvRows, first_line, read_rows
-from kilowait.traces.formats.pai import PAI_TABLES, pai_table
 from kilowait.traces.trace_input import as_text, as_utf8, file_bytes, refuse_binary, unpack
 
 _NODES = {"sn cpu_milli memory_mib gpu model": "openb", "node_name gpu_model gpu_capacity_num cpu_num": "spot"}

@@ -1,6 +1,6 @@
 """Formats of job logs: name, description, reader, writer, and what a file is recognised by.
 
-This is the one place where a format is declared; one module per format has its reader.
+This is the one place where a format is declared; the reader of a format is in its own module or in that of its origin.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from kilowait.cluster import Cluster
 from kilowait.jobs import JobTable
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats import google, pai, slurm_events, swf, table, writers
+from kilowait.traces.formats import alibaba, google, slurm_events, swf, table, writers
 from kilowait.traces.formats.helios import read_helios
-from kilowait.traces.formats.openb import read_openb
 from kilowait.traces.formats.philly import read_philly
 from kilowait.traces.formats.sacct import read_sacct
-from kilowait.traces.formats.spot import read_spot
 from kilowait.traces.formats.supercloud import read_supercloud
 from kilowait.traces.trace_input import TraceInput
 
@@ -98,22 +96,22 @@ _ALL = (
     TraceFormat(
         "openb",
         "Alibaba 2023, pod lists of the GPU-sharing cluster",
-        read_openb,
+        alibaba.read_openb,
         in_folders=True,
         columns=("name cpu_milli memory_mib num_gpu gpu_milli",),
     ),
     TraceFormat(
         "pai",
         "Alibaba 2020 (PAI), tables of tasks, jobs and tags, or GAIA's sample",
-        pai.read_pai,
+        alibaba.read_pai,
         in_folders=True,
-        headers=(pai.GAIA_HEADER, *(names for kind, names in pai.PAI_TABLES.items() if kind != "machine")),
-        rows=(RowForm("rows of a table of PAI", 0.5, pai.count_rows),),
+        headers=(alibaba.GAIA_HEADER, *(names for kind, names in alibaba.PAI_TABLES.items() if kind != "machine")),
+        rows=(RowForm("rows of a table of PAI", 0.5, alibaba.count_rows),),
     ),
     TraceFormat(
         "spot",
         "Alibaba 2026, jobs of the cluster with spot GPUs, or batches made of them",
-        read_spot,
+        alibaba.read_spot,
         in_folders=True,
         headers=("arrival_time,runtime,gpus,priority",),
         columns=("job_name gpu_request worker_num submit_time duration job_type",),

@@ -1,4 +1,4 @@
-"""Reader of Alibaba's PAI trace, 2020: the published tables without headers, and GAIA's sample of them."""
+"""Readers of Alibaba's traces: tables of PAI (2020), pod lists (2023, openb), jobs of the spot-GPU cluster (2026)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats.csv_rows import (
     MB_PER_MIB,
@@ -24,6 +24,8 @@ from kilowait.traces.formats.csv_rows import (
 )
 from kilowait.traces.trace_input import TraceFile, TraceInput
 
+# -- PAI, 2020 -------------------------------------------------------------------------------------
+
 PAI_TABLES = {
     "task": "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
     "job": "job_name,inst_id,user,status,start_time,end_time",
@@ -35,8 +37,8 @@ PAI_TABLES = {
 GAIA_HEADER = "arrival_time,length,cpus"
 
 _HEX = re.compile(r"[0-9a-f]{12,}")
-_STATES = ("Terminated", "Failed", "Running", "Waiting")
-_STATUS = {"TERMINATED": 1.0, "FAILED": 0.0}
+_TASK_STATES = ("Terminated", "Failed", "Running", "Waiting")
+_TASK_STATUS = {"TERMINATED": 1.0, "FAILED": 0.0}
 
 
 def pai_table(line: str) -> str | None:
@@ -54,7 +56,7 @@ def pai_table(line: str) -> str | None:
         return "tag" if len(fields[0]) > 40 else "machine"
     states = {"task": (10, 3), "job": (6, 3), "instance": (9, 5)}
     for kind, (columns, place) in states.items():
-        if width == columns and _HEX.fullmatch(fields[0]) and fields[place] in _STATES:
+        if width == columns and _HEX.fullmatch(fields[0]) and fields[place] in _TASK_STATES:
             return kind
     return None
 
@@ -110,7 +112,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
     set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, report)
     set_cpus(draft, tasks.numbers("plan_cpu") * 10 * workers)
     draft.numbers["memory_mb"] = tasks.numbers("plan_mem") * 1024 * MB_PER_MIB * workers
-    draft.numbers["status"] = tasks.statuses("status", _STATUS)
+    draft.numbers["status"] = tasks.statuses("status", _TASK_STATUS)
     draft.words["name"] = tasks.words("task_name")
     codes, states = tasks.kinds("status")
     waiting = np.array([state == "Waiting" for state in states], np.bool_)[codes] & np.isnan(start)
@@ -167,4 +169,98 @@ def _gaia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
     report.add("note", "arrival_time and length are in hours; cpus used as nodes")
     report.add("note", "this sample of two months has arrivals resampled over a year by its authors")
+    return draft
+
+
+# -- pod lists of the GPU-sharing cluster, 2023 ----------------------------------------------------
+
+
+_POD_STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
+
+
+def read_openb(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+    """Read one job per pod, on one node, with a fractional GPU if it requests less than one."""
+    rows = read_rows(source.take_text(report, "a pod list"), report)
+    rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
+    draft = RawColumns(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
+    draft.numbers["nodes"] = np.ones(len(rows))
+    draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MB_PER_MIB
+    draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # Undefined for jobs without GPUs.
+    draft.invalid["number of GPUs not known"] = np.isnan(gpus)
+    set_cpus(draft, rows.numbers("cpu_milli"))
+    draft.words |= rows.labels(("", "nan"), gpu_types="gpu_spec", qos="qos")
+    if "creation_time" in rows:
+        _set_times(draft, rows, report)
+    else:
+        draft.numbers["submit_s"] = np.arange(len(rows), dtype=np.float64)
+        draft.numbers["runtime_s"] = np.full(len(rows), LONGEST_S)
+        report.add("note", "no times in this list: pods submitted one a second, in the order of the file")
+        report.add("note", f"no times in this list: pods never end (run time {LONGEST_S:g} s, 317 years)")
+    return draft, {}
+
+
+def _numbered(names: list[str]) -> Floats:
+    """The number at the end of each pod's name."""
+    found = (re.search(r"(\d{1,15})$", name) for name in names)
+    return np.array([float(match.group(1)) if match else np.nan for match in found], np.float64)
+
+
+def _set_times(draft: RawColumns, rows: CsvRows, report: CleaningReport) -> None:
+    rows.need("deletion_time", "scheduled_time")
+    created, scheduled, deleted = (rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time"))
+    last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
+    endless = np.isnan(deleted) & ~np.isnan(scheduled)
+    report_rows(
+        report, "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line
+    )
+    report_rows(
+        report, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
+        deleted == last, rows.line,
+    )  # fmt: skip
+    ended = np.where(endless, last, deleted)
+    draft.numbers |= {"submit_s": created, "runtime_s": ended - scheduled, "wait_s": scheduled - created}
+    if "pod_phase" in rows:
+        status = rows.statuses("pod_phase", _POD_STATUS)
+        draft.numbers["status"] = status
+        waiting = np.isnan(scheduled) & (status == _POD_STATUS["PENDING"])
+        draft.never_ran["still pending when it was deleted"] = waiting
+        draft.numbers["cancel_s"] = np.where(waiting, deleted, np.nan)
+
+
+# -- jobs of the spot-GPU cluster, 2026 ------------------------------------------------------------
+
+
+def read_spot(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+    """Read a job list with one job per row."""
+    rows = read_rows(source.take_text(report, "a list of spot jobs"), report)
+    return (_published if "job_type" in rows else _derived)(rows, report), {}
+
+
+def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
+    rows.need("arrival_time", "runtime", "gpus", "priority")
+    gpus = rows.numbers("gpus")
+    draft = RawColumns(rows.line, rows.columns_of(submit_s="arrival_time", runtime_s="runtime", priority="priority"))
+    report_rows(
+        report, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
+        gpus == 0, rows.line,
+    )  # fmt: skip
+    set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), report)
+    report.add("note", "priority follows from gpus in this derivative: it is derived, not recorded")
+    report.add("note", "workers and GPU types are not in this derivative: every job on one node, of any type")
+    return draft
+
+
+def _published(rows: CsvRows, report: CleaningReport) -> RawColumns:
+    rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
+    workers = rows.numbers("worker_num")
+    draft = RawColumns(rows.line, rows.columns_of(job_id="job_name", submit_s="submit_time", runtime_s="duration"))
+    set_workers(draft, rows.numbers("gpu_request"), workers, report)
+    set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)
+    kind = rows.words("job_type")
+    draft.words["qos"] = kind
+    urgent = [] if kind[1] is None else [code for code, name in enumerate(kind[1]) if name.upper() == "HP"]
+    draft.numbers["priority"] = np.isin(kind[0], urgent).astype(np.float64)
+    draft.words |= rows.labels(account="organization", gpu_types="gpu_model")
+    report.add("note", "requests are read as those of one worker; priority 1 for HP jobs, 0 for spot")
     return draft
