@@ -28,9 +28,8 @@ from kilowait.envs.energy_env import EnergyDecisionSettings
 from kilowait.envs.gpu_env import GpuDecisionSettings
 from kilowait.envs.power_setup import PowerConfig
 from kilowait.jobs import JobTable
-from kilowait.predict.boosting import BoostingSettings
 from kilowait.predict.dataset import Dataset, make_dataset
-from kilowait.predict.forest import ForestSettings
+from kilowait.predict.forest import BoostingSettings, ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import fit, load

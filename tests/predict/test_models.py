@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.boosting import BoostedTrees, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import make_dataset
-from kilowait.predict.forest import ForestSettings
+from kilowait.predict.forest import (
+    BoostedTrees,
+    BoostingSettings,
+    ForestSettings,
+    Loss,
+    fit_boosting,
+    fit_random_forest,
+)
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, TreeSettings, fit_until
 from kilowait.predict.walk_forward import RefitSchedule, predictions_of_models

@@ -11,9 +11,8 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.predict.boosting import BoostingSettings
 from kilowait.predict.dataset import Dataset, make_dataset
-from kilowait.predict.forest import ForestSettings
+from kilowait.predict.forest import BoostingSettings, ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, fit, load

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.predict.boosting import BoostingSettings, Loss, fit_boosting, fit_random_forest
-from kilowait.predict.forest import ForestSettings, fit_forest
+from kilowait.predict.forest import BoostingSettings, ForestSettings, Loss, fit_boosting, fit_forest, fit_random_forest
 from kilowait.predict.tree_text import MAX_DEPTH, booster_of, leaves_per_tree, validated_trees
 
 

@@ -1,4 +1,8 @@
-"""Random forest whose leaves store distributions: one model for median, mean, quantiles and expected inverse run time.
+"""Tree models: a random forest whose leaves store distributions, and gradient-boosted trees that predict one number.
+
+The forest is one model for median, mean, quantiles and expected inverse run time. Boosted trees learn the same
+difference from the same features, with a loss for the mean, the median, a quantile or asymmetric costs. The plain
+random forest is a baseline: the same trees as the forest, whose leaves store only a mean.
 
 LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram
 of the training times that fall into it; the prediction for a job is the mean over the trees. A mean over a leaf seldom
@@ -11,20 +15,17 @@ most accurate value, the mean, upper bounds and the expected inverse run time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.errors import InputError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.files.array_file import read_arrays
 from kilowait.predict.tree_text import booster_of, leaves_per_tree, lightgbm_module, validated_trees
-
-if TYPE_CHECKING:
-    from kilowait.predict.boosting import BoostingSettings
 
 Floats = npt.NDArray[np.float64]
 
@@ -273,3 +274,129 @@ def fit_forest(
     arrays = np.concatenate(histograms).astype(np.float32)
     arrays /= np.maximum(arrays.sum(axis=1, keepdims=True), 1.0)
     return Forest(booster, arrays, first)
+
+
+# -- boosted trees ---------------------------------------------------------------------------------
+
+
+LOSSES = {
+    "mean": "squared error of ln: the geometric mean",
+    "median": "absolute error of ln",
+    "quantile": "quantile:Q, the value is at most this with probability Q",
+    "asymmetric": "asymmetric:K, squared error of ln in which underprediction costs K times as much as overprediction",
+}
+"""Loss functions by name, with the syntax of their parameters."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One of `LOSSES`, with its parameter."""
+
+    name: str
+    number: float | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Loss:
+        """Parse the text form of a loss.
+
+        >>> Loss.of("quantile:0.9"), Loss.of("mean")
+        (Loss(name='quantile', number=0.9), Loss(name='mean', number=None))
+        """
+        name, colon, number = text.partition(":")
+        if name not in LOSSES:
+            raise UnknownNameError("loss", name, LOSSES)
+        needs_number = name in ("quantile", "asymmetric")
+        try:
+            value = float(number) if colon else None
+        except ValueError:
+            value = None
+        valid = value is not None and (0 < value < 1 if name == "quantile" else 0 < value < np.inf)
+        if (needs_number and not valid) or (not needs_number and colon):
+            raise InputError(f"the loss is {text!r}; write {'quantile:0.9 or asymmetric:3' if needs_number else name}")
+        return cls(name, value)
+
+
+@dataclass(frozen=True)
+class BoostingSettings:
+    """Hyperparameters of gradient-boosted trees."""
+
+    trees: int = 150
+    leaves: int = 31
+    """Maximum number of leaves per tree."""
+    leaf_jobs: int = 10
+    """Minimum number of jobs per leaf."""
+    rate: float = 0.05
+    """Learning rate: fraction of each tree's output that is added."""
+    sample: float = 0.7
+    """Fraction of the jobs that each tree is fitted on."""
+    features: float = 0.5
+    """Fraction of the features that each tree uses."""
+    bins: int = 63
+    """Maximum number of histogram bins per feature."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedTrees(Trees):
+    """Fitted trees that predict one number per job."""
+
+    def difference(self, features: Floats, *, threads: int = 1) -> Floats:
+        """(n,) ln(value) less the anchor, of each row of features."""
+        if len(features) == 0:
+            return np.zeros(0)
+        return np.asarray(self.booster.predict(features, num_threads=threads), np.float64)
+
+    @classmethod
+    def parse(cls, files: Mapping[str, bytes], folder: Path) -> BoostedTrees:
+        """The trees in the contents of the files that `save` wrote; InputError if they are damaged.
+
+        Args:
+            files: contents by name of file.
+            folder: the folder of the files, for errors.
+        """
+        text = files[TREES_FILE].decode("utf-8", "replace")
+        return cls(booster_of(validated_trees(text, folder / TREES_FILE)))
+
+
+def fit_boosting(
+    features: Floats,
+    difference: Floats,
+    loss: Loss,
+    settings: BoostingSettings | None = None,
+    *,
+    seed: int,
+    threads: int = 1,
+) -> BoostedTrees:
+    """Fit boosted trees on rows of features and ln(value) less the anchor.
+
+    The same arguments give the same trees on any number of threads.
+    """
+    params = settings or BoostingSettings()
+    objective: Any = {
+        "mean": "l2",
+        "median": "l1",
+        "quantile": "quantile",
+        "asymmetric": _asymmetric(loss.number or 1.0),
+    }[loss.name]
+    parameters = {"objective": objective, "learning_rate": params.rate}
+    if loss.name == "quantile":
+        parameters["alpha"] = loss.number
+    return BoostedTrees(grow_trees(features, difference, params, parameters, seed=seed, threads=threads))
+
+
+def fit_random_forest(
+    features: Floats, difference: Floats, settings: ForestSettings | None = None, *, seed: int, threads: int = 1
+) -> BoostedTrees:
+    """Fit a random forest that predicts the mean of ln(value) less the anchor, a common baseline."""
+    params = settings or ForestSettings()
+    return BoostedTrees(grow_trees(features, difference, params, RANDOM_FOREST, seed=seed, threads=threads))
+
+
+def _asymmetric(cost: float) -> Callable[[Floats, Any], tuple[Floats, Floats]]:
+    """Gradient and Hessian of (predicted - true)^2 / 2, multiplied by `cost` where the prediction is too small."""
+
+    def objective(predicted: Floats, data: Any) -> tuple[Floats, Floats]:
+        error = predicted - data.get_label()
+        weight = np.where(error < 0, cost, 1.0)
+        return weight * error, weight
+
+    return objective

@@ -10,9 +10,19 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.baselines import BASELINES
-from kilowait.predict.boosting import LOSSES, BoostedTrees, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.forest import Distribution, Forest, ForestSettings, fit_forest
+from kilowait.predict.forest import (
+    LOSSES,
+    BoostedTrees,
+    BoostingSettings,
+    Distribution,
+    Forest,
+    ForestSettings,
+    Loss,
+    fit_boosting,
+    fit_forest,
+    fit_random_forest,
+)
 from kilowait.predict.targets import Target
 
 Floats = npt.NDArray[np.float64]

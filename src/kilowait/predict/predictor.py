@@ -24,10 +24,9 @@ from kilowait.errors import InputError
 from kilowait.files import locks_output
 from kilowait.files.array_file import read_arrays
 from kilowait.predict.baselines import predict_baseline
-from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import select_columns
-from kilowait.predict.forest import REMEDY, Distribution, Forest
+from kilowait.predict.forest import REMEDY, BoostedTrees, Distribution, Forest
 from kilowait.predict.model_card import ModelCard, read_predictor_files, write_card
 from kilowait.predict.models import (
     FittedModel,

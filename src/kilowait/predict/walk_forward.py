@@ -17,10 +17,17 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import predict_baseline
-from kilowait.predict.boosting import fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.features import Features
-from kilowait.predict.forest import BIN_COUNT, Distribution, ForestSettings, bin_of, fit_forest
+from kilowait.predict.forest import (
+    BIN_COUNT,
+    Distribution,
+    ForestSettings,
+    bin_of,
+    fit_boosting,
+    fit_forest,
+    fit_random_forest,
+)
 from kilowait.predict.job_history import JobHistory
 from kilowait.predict.models import PredictionModel, TreeSettings, check_model
 
