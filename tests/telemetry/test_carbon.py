@@ -13,9 +13,8 @@ import pytest
 
 from kilowait.energy.signals import read_carbon
 from kilowait.errors import InputError, MeterError
-from kilowait.telemetry.carbon import fetch_carbon, follow_carbon
-from kilowait.telemetry.carbon_api import ElectricityMaps, GreatBritain, read_token
-from kilowait.telemetry.http_client import HttpClient, check_base_url
+from kilowait.telemetry.carbon import HttpClient, fetch_carbon, follow_carbon, read_token
+from kilowait.telemetry.carbon_api import ElectricityMaps, GreatBritain, check_base_url
 from tests.telemetry.api_servers import HOUR_S, NOW, ApiServer, unix
 
 SECRET = "s3cret-token"

@@ -130,8 +130,8 @@ def carbon(request: CarbonRequest, json: Json = False) -> None:
 
     Failed requests are repeated up to five times with growing delays, or as the service demands.
     """
-    from kilowait.telemetry.carbon import fetch_carbon, requested_span
-    from kilowait.telemetry.carbon_api import client_for, make_service
+    from kilowait.telemetry.carbon import client_for, fetch_carbon, requested_span
+    from kilowait.telemetry.carbon_api import make_service
 
     service = make_service(
         request.service,

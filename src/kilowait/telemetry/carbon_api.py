@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from os import PathLike
-from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError, MeterError, UnknownNameError
-from kilowait.telemetry.http_client import HttpClient, check_base_url, default_cache
-from kilowait.telemetry.settings import CarbonRequest
 
 Row = dict[str, Any]
 DAY_S = 86400.0
-TOKEN = "ELECTRICITYMAPS_TOKEN"
-"""Environment variable with the token of Electricity Maps."""
 SERVICES = ("gb", "electricity-maps")
 REGIONS = (
     "North Scotland", "South Scotland", "North West England", "North East England", "South Yorkshire",
@@ -190,6 +183,14 @@ class ElectricityMaps:
         return f"zone {self.zone}"
 
 
+def check_base_url(url: str) -> str:
+    """A validated base URL of a service, without a trailing slash."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise InputError(f"the base URL is {url!r}; write it as https://api.example.org")
+    return url.rstrip("/")
+
+
 def make_service(
     name: str, *, zone: str | None, region: int | None, carbon_scope: str, base_url: str | None
 ) -> GreatBritain | ElectricityMaps:
@@ -208,36 +209,6 @@ def make_service(
     if zone is None or region is not None:
         raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
     return ElectricityMaps(zone, carbon_scope=carbon_scope, **base)
-
-
-def client_for(request: CarbonRequest, on_message: Callable[[str], None] | None = None) -> HttpClient:
-    """The HTTP client of a download, with a cache of past values and the token of its service."""
-    return HttpClient(
-        timeout_s=request.timeout_s,
-        cache=request.cache or default_cache(),
-        token=read_token(request.token_file) if request.service == "electricity-maps" else None,
-        on_message=on_message,
-    )
-
-
-def read_token(file: str | PathLike[str] | None) -> str:
-    """The token of Electricity Maps: the content of `file`, else of the environment variable `TOKEN`."""
-    if file is None:
-        token, origin = os.environ.get(TOKEN, "").strip(), f"the environment variable {TOKEN}"
-    else:
-        origin = str(file)
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as problem:
-            raise InputError(f"cannot read the token in {origin}: {getattr(problem, 'strerror', problem)}") from None
-    if not token:
-        raise InputError(
-            f"Electricity Maps needs a token, but {origin} has none; put it there, or into a file given with "
-            "--token-file"
-        )
-    if not (token.isascii() and token.isprintable() and " " not in token):
-        raise InputError(f"the content of {origin} is not a token: it must be one word of printable ASCII")
-    return token
 
 
 def _rows(data: Any, keys: set[str], service: str, response: Any) -> list[Row]:
