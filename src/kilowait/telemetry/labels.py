@@ -20,11 +20,10 @@ from kilowait.energy.signals.align import ClockOrigin
 from kilowait.energy.signals.units import time_zone
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.node_energy import NodeShares, energy_curve, split_energy
-from kilowait.telemetry.sample_reader import MeterSamples, SampleFiles
+from kilowait.telemetry.node_energy import energy_curve, split_energy
+from kilowait.telemetry.sample_reader import Floats, SampleFiles
 from kilowait.telemetry.settings import EnergySplit, LabelSettings
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
@@ -101,15 +100,10 @@ def label_energy(
         job_rows = locations.job[by_host[host_bounds[number] : host_bounds[number + 1]]]
         job_rows = job_rows[usable[job_rows]]
         held = {kind: values[job_rows] for kind, values in per_node.items()}
-        shares = _split_node_energy(
-            samples.read_host(host),
-            begin[job_rows],
-            end[job_rows],
-            held,
-            size,
-            settings.longest_gap_s,
-            unknown_intervals,
-        )
+        meters = samples.read_host(host)
+        origin = min(float(meter.utc_s[0]) for meter in meters)
+        curves = [energy_curve(meter, origin, settings.longest_gap_s, unknown_intervals) for meter in meters]
+        shares = split_energy(curves, begin[job_rows] - origin, end[job_rows] - origin, held, size)
         measured[job_rows] += shares.job_j
         known_s[job_rows] += shares.known_s
         alone_s[job_rows] += shares.alone_s
@@ -132,9 +126,6 @@ def label_energy(
     return LabelledJobs(labelled_jobs, coverage_share, measured, node_j, unattributed_j, reasons, tuple(notes))
 
 
-# -- one node ------------------------------------------------------------------------------------
-
-
 def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, Floats]:
     """Resources that each job holds per node, by kind of meter: an even share of all its resources."""
     ones = np.ones(len(jobs))
@@ -148,20 +139,6 @@ def _per_node(jobs: JobTable, counts: Ints, sharing: EnergySplit) -> dict[str, F
     nodes = np.maximum(counts, 1)
     cores = jobs["cores"] / nodes
     return {"node": cores, "gpu": jobs["gpus"] / nodes if "gpus" in jobs else cores}
-
-
-def _split_node_energy(
-    meters: Sequence[MeterSamples],
-    start_s: Floats,
-    end_s: Floats,
-    held: dict[str, Floats],
-    size: dict[str, float | None],
-    longest_gap_s: float | None,
-    unknown_intervals: Counter[str],
-) -> NodeShares:
-    origin = min(float(meter.utc_s[0]) for meter in meters)
-    curves = [energy_curve(meter, origin, longest_gap_s, unknown_intervals) for meter in meters]
-    return split_energy(curves, start_s - origin, end_s - origin, held, size)
 
 
 # -- messages --------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.telemetry.sample_reader import MeterSamples
+from kilowait.telemetry.sample_reader import Floats, MeterSamples
 from kilowait.telemetry.sampler import CLOCK_TOLERANCE_S
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 MAX_GAP_STEPS = 3
@@ -42,8 +41,13 @@ class EnergyCurve:
 
     def spans(self) -> Floats:
         """Starts and ends of the known time spans, one row each."""
-        edge = np.diff(np.concatenate(([False], self.known, [False])).astype(np.int8))
-        return np.column_stack((self.time_s[np.flatnonzero(edge == 1)], self.time_s[np.flatnonzero(edge == -1)]))
+        return _spans(self.known, self.time_s)
+
+
+def _spans(known: Flags, edges_s: Floats) -> Floats:
+    """Starts and ends of the runs of known intervals between consecutive edges, one row each."""
+    change = np.diff(np.concatenate(([False], known, [False])).astype(np.int8))
+    return np.column_stack((edges_s[np.flatnonzero(change == 1)], edges_s[np.flatnonzero(change == -1)]))
 
 
 def energy_curve(
@@ -120,9 +124,7 @@ def known_spans(curves: Sequence[EnergyCurve]) -> Floats:
     for span_array in spans:
         np.add.at(change, np.searchsorted(edges, span_array[:, 0]), 1)
         np.add.at(change, np.searchsorted(edges, span_array[:, 1]), -1)
-    all_known = np.cumsum(change[:-1]) == len(curves)
-    edge = np.diff(np.concatenate(([False], all_known, [False])).astype(np.int8))
-    return np.column_stack((edges[np.flatnonzero(edge == 1)], edges[np.flatnonzero(edge == -1)]))
+    return _spans(np.cumsum(change[:-1]) == len(curves), edges)
 
 
 @dataclass(frozen=True)
