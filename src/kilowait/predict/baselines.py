@@ -7,15 +7,12 @@ user's request. Where no such job exists, the request is the prediction.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import all_job_keys, first_known, nearest_median
-from kilowait.predict.job_history import UNKNOWN_REQUEST_S, PastEvents, request_s, row_median
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, Floats, PastEvents, request_s, row_median
 from kilowait.predict.targets import DEFAULT_NODE_W, Target
-
-Floats = npt.NDArray[np.float64]
 
 MEDIAN_JOBS = 31
 """Number of latest values in a median."""

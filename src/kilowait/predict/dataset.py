@@ -9,10 +9,8 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features, features_for
-from kilowait.predict.job_history import JobHistory
+from kilowait.predict.job_history import Floats, JobHistory
 from kilowait.predict.targets import Target, runtime
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.job_history import (
     UNKNOWN_REQUEST_S,
+    Floats,
     Ints,
     JobHistory,
     PastEvents,
@@ -28,8 +28,6 @@ from kilowait.predict.job_history import (
     row_median,
 )
 from kilowait.predict.targets import Target
-
-Floats = npt.NDArray[np.float64]
 
 KINDS = {
     "user": "of the user",

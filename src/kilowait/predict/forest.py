@@ -25,9 +25,8 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.files.array_file import read_arrays
+from kilowait.predict.job_history import Floats
 from kilowait.predict.tree_text import booster_of, leaves_per_tree, lightgbm_module, validated_trees
-
-Floats = npt.NDArray[np.float64]
 
 _POSITIVE_EDGES = 0.01 + np.concatenate([[0.0], np.cumsum(0.02 * 1.12 ** np.arange(38))])
 _EDGES = np.concatenate([-_POSITIVE_EDGES[::-1], _POSITIVE_EDGES])

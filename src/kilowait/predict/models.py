@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.baselines import BASELINES
@@ -23,9 +22,9 @@ from kilowait.predict.forest import (
     fit_forest,
     fit_random_forest,
 )
+from kilowait.predict.job_history import Floats
 from kilowait.predict.targets import Target
 
-Floats = npt.NDArray[np.float64]
 ModelSettings: TypeAlias = ForestSettings | BoostingSettings
 
 MIN_JOBS = 50
@@ -191,12 +190,13 @@ def fit_until(
         )
     values, targets = dataset.features.values[rows], difference[rows]
     params = settings or default_settings(model)
+    trees: Forest | BoostedTrees
     if model.loss is not None and isinstance(params, BoostingSettings):
-        return FittedModel(
-            model, fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads), len(rows)
-        )
-    if model.family == "forest" and isinstance(params, ForestSettings):
-        return FittedModel(model, fit_forest(values, targets, params, seed=seed, threads=threads), len(rows))
-    if model.family == "random-forest" and isinstance(params, ForestSettings):
-        return FittedModel(model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows))
-    raise InputError(f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS")
+        trees = fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads)
+    elif model.family == "forest" and isinstance(params, ForestSettings):
+        trees = fit_forest(values, targets, params, seed=seed, threads=threads)
+    elif model.family == "random-forest" and isinstance(params, ForestSettings):
+        trees = fit_random_forest(values, targets, params, seed=seed, threads=threads)
+    else:
+        raise InputError(f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS")
+    return FittedModel(model, trees, len(rows))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.files import locks_output
@@ -27,6 +26,7 @@ from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import select_columns
 from kilowait.predict.forest import REMEDY, BoostedTrees, Distribution, Forest
+from kilowait.predict.job_history import Floats, Ints
 from kilowait.predict.model_card import ModelCard, read_predictor_files, write_card
 from kilowait.predict.models import (
     FittedModel,
@@ -38,9 +38,6 @@ from kilowait.predict.models import (
 )
 from kilowait.predict.scores import METRICS, coverage, score
 from kilowait.predict.walk_forward import OVERRUN, PLANNED
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 CALIBRATION_FRACTION = 0.1
 """Fraction of the jobs, taken from the end, that quantile levels are calibrated on."""
@@ -131,13 +128,8 @@ class Predictor:
             value = self.predict(dataset).value
             planned, overrun = (self._shifted(value, self.level(level), max_value) for level in (PLANNED, OVERRUN))
         limit_s = np.where(np.isfinite(max_value), max_value, np.nan)
-        return {
-            "estimate_s": value,
-            "planned_s": planned,
-            "overrun_planned_s": overrun,
-            "limit_s": limit_s,
-            **extra_columns,
-        }
+        columns = {"estimate_s": value, "planned_s": planned, "overrun_planned_s": overrun, "limit_s": limit_s}
+        return columns | extra_columns
 
     @cached_property
     def bounds(self) -> tuple[float, ...]:

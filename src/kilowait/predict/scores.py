@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.job_history import Ints, PastEvents, group_keys
-
-Floats = npt.NDArray[np.float64]
+from kilowait.predict.job_history import Floats, Ints, PastEvents, group_keys
 
 METRICS = {
     "accuracy": "mean of the smaller of prediction and truth over the larger; 1 is perfect",

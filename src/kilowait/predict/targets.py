@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.job_history import UNKNOWN_REQUEST_S, JobHistory, request_s
-
-Floats = npt.NDArray[np.float64]
+from kilowait.predict.job_history import UNKNOWN_REQUEST_S, Floats, JobHistory, request_s
 
 LABELS = {
     "measured": "measured energy of the log",

@@ -28,10 +28,8 @@ from kilowait.predict.forest import (
     fit_forest,
     fit_random_forest,
 )
-from kilowait.predict.job_history import JobHistory
+from kilowait.predict.job_history import Floats, JobHistory
 from kilowait.predict.models import PredictionModel, TreeSettings, check_model
-
-Floats = npt.NDArray[np.float64]
 
 PredictFunction = Callable[[Floats], npt.NDArray[Any]]
 """(n, features) in, (n, width) out."""
@@ -282,7 +280,7 @@ def predictions_of_models(
     trees = settings or TreeSettings()
     for model in models:
 
-        def report_refit(refit: Refit, model: PredictionModel = model) -> None:
+        def report(refit: Refit, model: PredictionModel = model) -> None:
             if progress is not None:
                 progress(model, refit)
 
@@ -290,13 +288,7 @@ def predictions_of_models(
             yield ModelPredictions(model, predict_baseline(model.text, dataset.jobs, dataset.target))
         elif model.family == "forest":
             distributions = distributions or predict_distributions(
-                dataset,
-                seed=seed,
-                online=online,
-                forest=trees.forest,
-                since=since,
-                threads=threads,
-                progress=report_refit,
+                dataset, seed=seed, online=online, forest=trees.forest, since=since, threads=threads, progress=report
             )
             values = (
                 distributions.distribution.estimate(model.point_estimate)
@@ -305,15 +297,8 @@ def predictions_of_models(
             )
             yield ModelPredictions(model, values, distributions)
         else:
-            refits = walk_forward(
-                dataset,
-                _fit_function(model, trees, seed),
-                1,
-                online,
-                since=since,
-                threads=threads,
-                progress=report_refit,
-            )
+            fit = _fit_function(model, trees, seed)
+            refits = walk_forward(dataset, fit, 1, online, since=since, threads=threads, progress=report)
             values = np.exp(dataset.features.anchor + refits.values[:, 0])
             yield ModelPredictions(model, np.minimum(values, dataset.target.max_value))
 
