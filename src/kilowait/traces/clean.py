@@ -16,7 +16,7 @@ from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.jobs.table import table_of_new_arrays
 from kilowait.traces.cell_parser import CodedNames
-from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.cleaning_report import CleaningKind, CleaningReport
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -86,20 +86,17 @@ class _RowReport:
         self.alive: Flags = np.ones(len(draft), np.bool_)
 
     def drop(self, reason: str, rows: Flags) -> None:
-        self._note("dropped", reason, rows)
+        self._add("dropped", reason, rows)
         self.alive &= ~rows
 
     def correct(self, reason: str, rows: Flags) -> None:
-        self._note("corrected", reason, rows)
+        self._add("corrected", reason, rows)
 
     def note(self, reason: str, rows: Flags) -> None:
-        self._note("note", reason, rows)
+        self._add("note", reason, rows)
 
-    def _note(self, kind: Literal["dropped", "corrected", "note"], reason: str, rows: Flags) -> None:
-        rows = rows & self.alive
-        count = int(rows.sum())
-        if count:
-            self.report.add(kind, reason, count, int(self.line[int(np.argmax(rows))]))
+    def _add(self, kind: CleaningKind, reason: str, rows: Flags) -> None:
+        self.report.add_rows(kind, reason, rows & self.alive, self.line)
 
 
 def build_table(
@@ -167,10 +164,9 @@ def _sorted_rows(
 
 def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
     submit = draft.take("submit_s")
-    with np.errstate(invalid="ignore"):
-        rows_report.drop(
-            f"submit time beyond {LATEST_S:g} s or not a number", np.isinf(submit) | (np.abs(submit) > LATEST_S)
-        )
+    rows_report.drop(
+        f"submit time beyond {LATEST_S:g} s or not a number", np.isinf(submit) | (np.abs(submit) > LATEST_S)
+    )
     if not rows_report.alive.all():
         submit = np.where(rows_report.alive, submit, np.nan)
     unknown = np.isnan(submit)
@@ -187,8 +183,7 @@ def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
 def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> None:
     """Set run time 0 for jobs that never ran, and their cancellation time: after the wait in the log."""
     wait, cancel, runtime = (draft.get(name).copy() for name in ("wait_s", "cancel_s", "runtime_s"))
-    with np.errstate(invalid="ignore"):
-        wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
+    wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
     sized = draft.get("nodes") >= 1
     for reason, rows in draft.never_ran.items():
         rows_report.drop(f"never ran: {reason}; number of nodes unknown", rows & ~sized)
@@ -204,18 +199,16 @@ def _needed(
 ) -> Floats:
     values = draft.take(name)
     rows_report.drop(f"{label} unknown", np.isnan(values))
-    with np.errstate(invalid="ignore"):
-        rows_report.drop(f"{label} below {least}", values < least)
-        rows_report.drop(f"{label} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
-        if whole:
-            rows_report.drop(f"{label} is not a whole number", values != np.floor(values))
+    rows_report.drop(f"{label} below {least}", values < least)
+    rows_report.drop(f"{label} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
+    if whole:
+        rows_report.drop(f"{label} is not a whole number", values != np.floor(values))
     return values
 
 
 def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> Floats:
     estimate = draft.take("estimate_s")
-    with np.errstate(invalid="ignore"):
-        broken = (estimate < 0) | (estimate > LONGEST_S)
+    broken = (estimate < 0) | (estimate > LONGEST_S)
     rows_report.correct("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
     reason = "estimate unknown: replaced by the run time, a perfect estimate"
@@ -234,14 +227,13 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
     is_time = name in ("begin_s", "cancel_s", "hold_until_s")
     if name == "memory_mb" and draft.whole_bytes:
         values = np.where(np.abs(values) < _EXACT_MB, np.round(values, 6), values)
-    with np.errstate(invalid="ignore"):
-        broken = np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
-        if name in ("status", "cpu_milli"):
-            broken &= values != -1
-        if is_time or name == "checkpoint_s":
-            broken &= ~np.isinf(values)
-        if name in _WHOLE:
-            broken |= np.isfinite(values) & (values != np.floor(values))
+    broken = np.abs(values) > LATEST_S if is_time else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
+    if name in ("status", "cpu_milli"):
+        broken &= values != -1
+    if is_time or name == "checkpoint_s":
+        broken &= ~np.isinf(values)
+    if name in _WHOLE:
+        broken |= np.isfinite(values) & (values != np.floor(values))
     rows_report.correct(f"{name} negative or invalid: treated as unknown", broken)
     if broken.any():
         values = np.where(broken, np.nan, values)
@@ -268,8 +260,7 @@ def _ids(draft: RawColumns, rows_report: _RowReport, kept_rows: npt.NDArray[np.i
     if np.isnan(numbers).all():
         rows_report.report.add("note", "the log has no job numbers: numbered from 1 in the file's order")
         return np.arange(1, len(kept_rows) + 1)
-    with np.errstate(invalid="ignore"):
-        fine = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+    fine = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
     ids = np.where(fine, numbers, 0).astype(np.int64)
     _, first = np.unique(ids[fine], return_index=True)
     single = np.zeros(len(kept_rows), np.bool_)
@@ -293,8 +284,7 @@ def _dependencies(
     if "after_id" not in draft.numbers:
         return {}
     after = draft.get("after_id")[kept_rows]
-    with np.errstate(invalid="ignore"):
-        has_dependency = after >= 0
+    has_dependency = after >= 0
     if not has_dependency.any():
         return {}
     marked = np.zeros(len(draft), np.bool_)
@@ -312,8 +302,7 @@ def _dependencies(
     if not sound.any():
         return {}
     think = draft.get("think_s")[kept_rows]
-    with np.errstate(invalid="ignore"):
-        usable = sound & (think >= 0) & (think <= LONGEST_S)
+    usable = sound & (think >= 0) & (think <= LONGEST_S)
     columns: dict[str, npt.NDArray[Any]] = {"after_id": np.where(sound, after, -1).astype(np.int64)}
     if usable.any():
         columns["think_s"] = np.where(usable, think, 0.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
@@ -82,6 +83,19 @@ class CleaningReport:
                 entry.count += count
                 return
         self.entries.append(CleaningEntry(kind, reason, int(count), None if first_line is None else int(first_line)))
+
+    def add_rows(
+        self, kind: CleaningKind, reason: str, rows: npt.NDArray[np.bool_], line: npt.NDArray[np.int64]
+    ) -> None:
+        """Add an entry for these rows, if there are any; `line` is the line of every row in the file.
+
+        >>> report = CleaningReport()
+        >>> report.add_rows("note", "a remark", np.array([False, True, True]), np.array([2, 3, 5]))
+        >>> report.lines()[1]
+        'note 2: a remark (first: line 3)'
+        """
+        if rows.any():
+            self.add(kind, reason, int(rows.sum()), int(line[int(rows.argmax())]))
 
     def lines(self) -> list[str]:
         """The report as text lines."""

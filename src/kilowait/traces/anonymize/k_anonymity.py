@@ -309,16 +309,9 @@ def _coarser_steps(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -
     if COLUMN_RULES[column].rounding is not None:
         now = plan.steps.get(column)
         min_size = 0.0 if now is None or now.size is None else now.size
-        min_size = max(
-            [
-                min_size,
-                *(
-                    SUBMISSION_TIME_PARTS[name][0]
-                    for name in quasi
-                    if name in SUBMISSION_TIME_PARTS and column == "submit_s"
-                ),
-            ]
-        )
+        if column == "submit_s":
+            parts = [SUBMISSION_TIME_PARTS[name][0] for name in quasi if name in SUBMISSION_TIME_PARTS]
+            min_size = max([min_size, *parts])
         for text in _SPANS if column.endswith("_s") else _SIZES:
             step = parse_step(column, text)
             if now is None if step.size is None else step.size > min_size:

@@ -10,18 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import LONGEST_S, RawColumns
+from kilowait.traces.clean import LONGEST_S, Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats.csv_rows import (
-    MB_PER_MIB,
-    CsvRows,
-    Floats,
-    first_line,
-    read_rows,
-    report_rows,
-    set_cpus,
-    set_workers,
-)
+from kilowait.traces.formats.csv_rows import MB_PER_MIB, CsvRows, first_line, read_rows, set_cpus, set_workers
 from kilowait.traces.trace_input import TraceFile, TraceInput
 
 # -- PAI, 2020 -------------------------------------------------------------------------------------
@@ -123,7 +114,7 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
         report.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
-    report_rows(report, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
+    report.add_rows("note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
     report.add("note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)")
     return draft
 
@@ -135,12 +126,9 @@ def _joined(
     place = _found(tasks.columns["job_name"], jobs.columns["job_name"])
     known = place >= 0
     submitted = np.where(known, jobs.numbers("start_time")[place], np.nan)
-    with np.errstate(invalid="ignore"):
-        early = known & (submitted > 0) & (submitted <= start)
-        odd = ~early & ~np.isnan(start)
-    report_rows(
-        report, "corrected", "submission of the job unknown or after the start: the start is used", odd, tasks.line
-    )
+    early = known & (submitted > 0) & (submitted <= start)
+    odd = ~early & ~np.isnan(start)
+    report.add_rows("corrected", "submission of the job unknown or after the start: the start is used", odd, tasks.line)
     submit = np.where(early | np.isnan(start) & known, submitted, start)
     draft.numbers |= {"submit_s": submit, "wait_s": np.where(early, start - submit, np.nan)}
     codes, names = jobs.words("user")
@@ -211,11 +199,11 @@ def _set_times(draft: RawColumns, rows: CsvRows, report: CleaningReport) -> None
     created, scheduled, deleted = (rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time"))
     last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
     endless = np.isnan(deleted) & ~np.isnan(scheduled)
-    report_rows(
-        report, "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line
+    report.add_rows(
+        "corrected", f"not deleted in the trace: assumed to end with it, at {last:,.0f} s", endless, rows.line
     )
-    report_rows(
-        report, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
+    report.add_rows(
+        "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
         deleted == last, rows.line,
     )  # fmt: skip
     ended = np.where(endless, last, deleted)
@@ -241,8 +229,8 @@ def _derived(rows: CsvRows, report: CleaningReport) -> RawColumns:
     rows.need("arrival_time", "runtime", "gpus", "priority")
     gpus = rows.numbers("gpus")
     draft = RawColumns(rows.line, rows.columns_of(submit_s="arrival_time", runtime_s="runtime", priority="priority"))
-    report_rows(
-        report, "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
+    report.add_rows(
+        "corrected", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
         gpus == 0, rows.line,
     )  # fmt: skip
     set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), report)

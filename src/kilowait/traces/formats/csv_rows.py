@@ -15,15 +15,12 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, coded, numbers, split_line, unix_s
-from kilowait.traces.clean import RawColumns
-from kilowait.traces.cleaning_report import CleaningKind, CleaningReport
+from kilowait.traces.clean import Flags, Floats, RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats.table_columns import STATUS_WORDS
 
 HUGE = 1e25
 """A larger number is invalid in any column, and products of such numbers could overflow."""
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -65,8 +62,7 @@ class CsvRows:
             values: Floats = found.to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:  # Some cell is no number: look at each.
             values = numbers(texts.to_pylist())
-        with np.errstate(invalid="ignore"):
-            return np.where(np.abs(values) < HUGE, values, np.nan)
+        return np.where(np.abs(values) < HUGE, values, np.nan)
 
     def moments(self, name: str) -> Floats:
         """Unix seconds of dates and times, UTC if they have no zone; NaN if a cell is not a date."""
@@ -126,14 +122,6 @@ def moments(texts: Sequence[str]) -> Floats:
     """
     dated = (unix_s(text) if len(text) >= 10 and text[4] == "-" else np.nan for text in texts)
     return np.fromiter(dated, np.float64, len(texts))
-
-
-def report_rows(
-    report: CleaningReport, kind: CleaningKind, reason: str, rows: Flags, line: npt.NDArray[np.int64]
-) -> None:
-    """Add an entry to the cleaning report for these rows, if there are any."""
-    if rows.any():
-        report.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))
 
 
 def first_line(text: str) -> str:
@@ -233,9 +221,8 @@ def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None =
     ([1.0, 1.0, 8.0], [nan, nan, 1.0])
     """
     rows = np.ones(len(draft), np.bool_) if where is None else where
-    with np.errstate(invalid="ignore"):
-        nodes = np.where(gpus >= 0, np.maximum(gpus, 1), np.nan)
-        apart = np.where(gpus > 1, 1.0, np.nan)
+    nodes = np.where(gpus >= 0, np.maximum(gpus, 1), np.nan)
+    apart = np.where(gpus > 1, 1.0, np.nan)
     draft.numbers["gpus"] = np.where(rows, gpus, draft.get("gpus"))
     draft.numbers["nodes"] = np.where(rows, nodes, draft.get("nodes"))
     draft.numbers["gpus_may_span_nodes"] = np.where(rows, apart, draft.get("gpus_may_span_nodes"))
@@ -247,7 +234,7 @@ def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, report: Cl
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
-    report_rows(report, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
+    report.add_rows("note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
     set_gpus_on_any_nodes(draft, gpus, odd)
 
 
@@ -267,17 +254,16 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, report: Cleani
         milli = np.where(part & single, np.maximum(np.round(each * 1000), 1), np.nan)
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
-    report_rows(
-        report, "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
+    report.add_rows(
+        "corrected", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    report_rows(report, "corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
+    report.add_rows("corrected", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
     set_gpus_on_any_nodes(draft, gpus, loose)
 
 
 def set_cpus(draft: RawColumns, milli: Floats) -> None:
     """Set the CPU request in thousandths of cores, and the cores rounded up."""
-    with np.errstate(invalid="ignore"):
-        sound = milli >= 0
-        draft.numbers["cpu_milli"] = np.where(sound, np.ceil(np.round(milli, 6)), milli)
-        draft.numbers["cores"] = np.where(sound, np.ceil(np.round(milli, 6) / 1000), np.nan)
+    sound = milli >= 0
+    draft.numbers["cpu_milli"] = np.where(sound, np.ceil(np.round(milli, 6)), milli)
+    draft.numbers["cores"] = np.where(sound, np.ceil(np.round(milli, 6) / 1000), np.nan)

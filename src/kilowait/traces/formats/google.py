@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, number
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Flags, Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats.csv_rows import CsvRows, Flags, Floats, first_line, read_rows, report_rows, set_cpus
+from kilowait.traces.formats.csv_rows import CsvRows, first_line, read_rows, set_cpus
 from kilowait.traces.trace_input import TraceFile, TraceInput
 
 SUBMIT, SCHEDULE, END, UPDATE = 0, 1, 2, 3
@@ -108,7 +108,7 @@ def _drafted(
     with np.errstate(invalid="ignore"):
         broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
         broken |= np.logical_or.reduce([np.isnan(key) for key in key_columns])
-    report_rows(report, "dropped", "an event without time, kind or number of its job", broken, rows.line)
+    report.add_rows("dropped", "an event without time, kind or number of its job", broken, rows.line)
     sound = np.flatnonzero(~broken)
     if not len(sound):
         raise TraceError("it contains no valid events")
@@ -127,16 +127,10 @@ def _drafted(
     draft.never_ran["ended while it waited"] = tasks.never & ~tasks.waiting
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
-    report_rows(
-        report, "corrected", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line
-    )
-    report_rows(report, "corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
-    report_rows(
-        report,
-        "note",
-        "ran several times (evicted, failed or submitted again): run time is the sum",
-        tasks.runs > 1,
-        line,
+    report.add_rows("corrected", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line)
+    report.add_rows("corrected", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
+    report.add_rows(
+        "note", "ran several times (evicted, failed or submitted again): run time is the sum", tasks.runs > 1, line
     )
     report.add("note", "times are in seconds here, microseconds in the files; lines are those of its first event")
     return draft, tasks

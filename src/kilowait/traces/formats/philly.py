@@ -13,7 +13,7 @@ from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import coded, unix_s
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats.csv_rows import CsvRows, read_rows, report_rows, set_gpus_on_any_nodes, set_gpus_per_node
+from kilowait.traces.formats.csv_rows import CsvRows, read_rows, set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.formats.table_columns import STATUS_WORDS
 from kilowait.traces.trace_input import TraceInput
 
@@ -96,11 +96,11 @@ def _log(text: str, report: CleaningReport) -> RawColumns:
         report,
     )
     part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
-    report_rows(report, "corrected", "an attempt without start or end: ignored", part, place)
+    report.add_rows("corrected", "an attempt without start or end: ignored", part, place)
     again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
-    report_rows(report, "note", "several attempts: run time is their sum, the wait is that for the first", again, place)
+    report.add_rows("note", "several attempts: run time is their sum, the wait is that for the first", again, place)
     other = np.array([found.differ for found in attempts_of_jobs], np.bool_)
-    report_rows(report, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
+    report.add_rows("note", "attempts on different numbers of GPUs: those of the last used", other, place)
     report.add("note", "lines are places in the list; times without a zone are read as UTC")
     return draft
 

@@ -11,16 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import coded, megabytes, number, seconds, split_line, unix_s
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats.table_columns import STATUS_WORDS
 from kilowait.traces.trace_input import TraceInput
-
-Floats = npt.NDArray[np.float64]
 
 _WAITING = frozenset("PENDING PD CONFIGURING CF REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT RESV_DEL_HOLD".split())
 _RUNNING = frozenset("RUNNING R SUSPENDED S COMPLETING CG STAGE_OUT SIGNALING STOPPED".split())
@@ -200,8 +197,7 @@ def _approximate(dump: _Dump, draft: RawColumns, requested_cpus: Floats, report:
     limit = draft.numbers["estimate_s"]
     runtime = cpu_s / requested_cpus
     states = np.array([text.split(" ")[0] for text in dump.text("state")])
-    with np.errstate(invalid="ignore"):
-        capped = (runtime > limit) | ((states == "TIMEOUT") & (limit > 0) & (cpu_s > 0))
+    capped = (runtime > limit) | ((states == "TIMEOUT") & (limit > 0) & (cpu_s > 0))
     draft.numbers["runtime_s"] = np.where(capped, limit, runtime)
     cores = np.where(capped, np.maximum(np.round(cpu_s / limit), 1), draft.numbers["cores"])
     draft.numbers["cores"] = cores
@@ -211,9 +207,8 @@ def _approximate(dump: _Dump, draft: RawColumns, requested_cpus: Floats, report:
     first = int(draft.line[0]) if len(draft) else None
     reason = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
     report.add("corrected", reason, int((~np.isnan(runtime) & ~capped).sum()), first)
-    if capped.any():
-        reason = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
-        report.add("corrected", reason, int(capped.sum()), int(draft.line[int(capped.argmax())]))
+    reason = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
+    report.add_rows("corrected", reason, capped, draft.line)
 
 
 def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:

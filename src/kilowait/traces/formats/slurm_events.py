@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import coded, megabytes, number, seconds
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.trace_input import TraceInput
-
-Floats = npt.NDArray[np.float64]
 
 
 def read_events(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:

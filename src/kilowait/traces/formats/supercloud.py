@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats.csv_rows import MB_PER_MIB, Floats, read_rows, report_rows, set_gpus_per_node
+from kilowait.traces.formats.csv_rows import MB_PER_MIB, read_rows, set_gpus_per_node
 from kilowait.traces.formats.table_columns import SLURM_CODES
 from kilowait.traces.trace_input import TraceInput
 
@@ -43,9 +43,7 @@ def read_supercloud(source: TraceInput, report: CleaningReport) -> tuple[RawColu
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
-        report_rows(
-            report, "note", "time limit 4294967295: unlimited, that is no request", limit == UNLIMITED, rows.line
-        )
+        report.add_rows("note", "time limit 4294967295: unlimited, that is no request", limit == UNLIMITED, rows.line)
         report.add("note", "timelimit is in minutes in Slurm's database")
     if "priority" in rows:
         draft.numbers["priority"] = rows.numbers("priority")

@@ -17,12 +17,9 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, coded
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Flags, Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.trace_input import TraceInput
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _INTEGER = re.compile(r"-?\d{1,3}(?:,\d{3})+(?!\d)|-?\d+")
@@ -137,10 +134,8 @@ def _processors(
         "no processors allocated or requested": ~has_allocated & ~has_requested & ~never,
     }
     instead = ~has_allocated & has_requested & ~never & ~unstarted
-    if instead.any():
-        reason = "processors allocated (field 5) unknown: processors requested (field 8) used"
-        where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
-        report.add("corrected" if has_allocated.any() else "note", reason, *where)
+    reason = "processors allocated (field 5) unknown: processors requested (field 8) used"
+    report.add_rows("corrected" if has_allocated.any() else "note", reason, instead, draft.line)
 
 
 def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
@@ -149,9 +144,8 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
         report.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
         draft.numbers["status"] = np.where(np.isnan(status) | (status == -1), -1.0, (status == 0).astype(np.float64))
         return
-    if outside.any():
-        count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
-        report.add("corrected", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
+    reason = "status (field 11) is none of SWF's codes: treated as unknown"
+    report.add_rows("corrected", reason, outside, draft.line)
     draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
     # Codes 2 to 4 are partial executions of a job that also has a line for the whole job.
     part = (status >= 2) & (status <= 4) & ~outside
@@ -160,7 +154,7 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
         part &= np.isin(ids, ids[~part])
     if part.any():
         reason = "a partial execution (status 2 to 4) of a job with a line for the whole job"
-        report.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
+        report.add_rows("dropped", reason, part, draft.line)
         _keep_rows(draft, ~part)
 
 
@@ -178,10 +172,7 @@ def _keep_rows(draft: RawColumns, rows: Flags) -> None:
 def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> CodedNames:
     """A column of ids: whole numbers are kept; too large ones become names; invalid ones become unknown."""
     broken = ~np.isnan(values) & (((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53))
-    if broken.any():
-        report.add(
-            "corrected", f"{label} broken: treated as unknown", int(broken.sum()), int(line[int(broken.argmax())])
-        )
+    report.add_rows("corrected", f"{label} broken: treated as unknown", broken, line)
     whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
     if len(whole) and int(whole.max()) >= 2**31 - 1:
         return coded(["" if number < 0 else f"id{number}" for number in whole.tolist()])

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces.cell_parser import coded, number, numbers, seconds, split_line, unix_s
-from kilowait.traces.clean import RawColumns
+from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 
-Floats = npt.NDArray[np.float64]
 _TIMES = ("submit_s", "start_s", "end_s", "begin_s", "cancel_s", "hold_until_s")
 _SPANS = ("runtime_s", "estimate_s", "planned_s", "limit_s", "overrun_planned_s", "wait_s", "think_s")
 _NUMBERS = tuple(name for name in COLUMNS if name not in (*_TIMES, *_SPANS, *LABEL_COLUMNS, "status"))
@@ -168,10 +167,9 @@ def _spans(texts: list[str], factor: float) -> Floats:
 def _without_unit(draft: RawColumns, texts: list[str], report: CleaningReport) -> None:
     """Reject time limits without a unit: they may be in minutes, as in Slurm, or in seconds."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
-    if bare.any():
-        reason = "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
-        report.add("note", f"{reason} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())]))
-        draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
+    reason = "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
+    report.add_rows("note", f"{reason} if it is in minutes", bare, draft.line)
+    draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
 
 
 def _times(
@@ -186,11 +184,9 @@ def _times(
         values[[text in _INFINITE for text in texts]] = np.inf
     mostly = bool((dated & known).sum() * 2 >= known.sum()) if dated.any() else False
     stray = known & (dated != mostly)
-    if stray.any():
-        first = int(draft.line[int(stray.argmax())])
-        reason = "a date among numbers" if not mostly else "a number among dates"
-        report.add("corrected", f"{target}: {reason}, treated as unknown", int(stray.sum()), first)
-        values[stray] = np.nan
+    reason = "a date among numbers" if not mostly else "a number among dates"
+    report.add_rows("corrected", f"{target}: {reason}, treated as unknown", stray, draft.line)
+    values[stray] = np.nan
     if mostly and target == "submit_s":
         report.add("note", "times without a zone are read as UTC")
     return values if mostly else values * factor
