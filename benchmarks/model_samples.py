@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import kilowait as kw
-from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
+from kilowait.agents.evolution.search import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.linear_batch import LinearAgent, default_weights, user_histories
 from kilowait.agents.linear_gpu import agent_equal_to_policy
 from kilowait.agents.linear_power import agent_from_controls

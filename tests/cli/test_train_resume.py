@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kilowait.agents.evolution.checkpoint import FORMAT
+from kilowait.agents.evolution.search import FORMAT
 
 TRACE = "lublin:1200:32:0.95:7"
 SMALL = ("--population", "6", "--windows", "4", "--window", "100")

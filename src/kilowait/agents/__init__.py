@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kilowait.agents.evolution.batch import BatchObjective, BatchSearchSettings
-    from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
     from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimize
-    from kilowait.agents.evolution.search import mean_bsld, train_linear_agent
+    from kilowait.agents.evolution.search import CheckpointDir, Generation, mean_bsld, train_linear_agent
     from kilowait.agents.io import load_agent
     from kilowait.agents.linear_batch import LinearAgent
     from kilowait.agents.linear_batch_score import FEATURES, features
@@ -41,40 +40,21 @@ if TYPE_CHECKING:
     from kilowait.agents.rl.learner import steps_per_update
     from kilowait.agents.training_data import SyntheticMix
 
-_HOME = {
-    "FEATURES": "linear_batch_score",
-    "LinearAgent": "linear_batch",
-    "features": "linear_batch_score",
-    "load_agent": "io",
-    "SyntheticMix": "training_data",
-    "EvolutionStrategy": "evolution.cma_es",
-    "minimize": "evolution.cma_es",
-    "Generation": "evolution.checkpoint",
-    "CheckpointDir": "evolution.checkpoint",
-    "mean_bsld": "evolution.search",
-    "BatchObjective": "evolution.batch",
-    "BatchSearchSettings": "evolution.batch",
-    "train_linear_agent": "evolution.search",
-    "FEATURE_EXTRACTORS": "networks",
-    "NetworkSizes": "networks",
-    "network": "networks",
-    "q_network": "networks",
-    "TrainingResult": "rl",
-    "TrainingError": "rl",
-    "Update": "rl",
-    "greedy_actions": "networks",
-    "load_network": "networks",
-    "save_network": "networks",
-    "steps_per_update": "rl.learner",
-    "A2CSettings": "rl",
-    "D3QNSettings": "rl",
-    "PPOSettings": "rl",
-    "SACSettings": "rl",
-    "train_a2c": "rl",
-    "train_d3qn": "rl",
-    "train_ppo": "rl",
-    "train_sac": "rl",
+_MODULES = {
+    "evolution.batch": "BatchObjective BatchSearchSettings",
+    "evolution.cma_es": "EvolutionStrategy minimize",
+    "evolution.search": "CheckpointDir Generation mean_bsld train_linear_agent",
+    "io": "load_agent",
+    "linear_batch": "LinearAgent",
+    "linear_batch_score": "FEATURES features",
+    "networks": "FEATURE_EXTRACTORS NetworkSizes greedy_actions load_network network q_network save_network",
+    "rl": "A2CSettings D3QNSettings PPOSettings SACSettings TrainingError TrainingResult Update "
+    "train_a2c train_d3qn train_ppo train_sac",
+    "rl.learner": "steps_per_update",
+    "training_data": "SyntheticMix",
 }
+"""Public names by module."""
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "A2CSettings",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -193,11 +193,8 @@ class LinearWeights:
     """Base class of linear agents: weights by name."""
 
     weights: npt.NDArray[np.float64]
-
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """Names of the weights, in order."""
-        raise NotImplementedError
+    weight_names: ClassVar[tuple[str, ...]]
+    """Names of the weights, in order."""
 
     def explain(self) -> list[tuple[str, float]]:
         """Names and weights, the largest first; a positive weight of a feature moves jobs, or GPU types, back."""

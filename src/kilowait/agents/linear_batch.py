@@ -138,6 +138,8 @@ class LinearAgent(LinearWeights):
     max_wait_s: float = np.inf
     """Jobs that have waited longer go first, the longest wait first: a bound against starvation, seconds."""
 
+    weight_names = tuple(FEATURES)
+
     def __post_init__(self) -> None:
         self.check_weights()
         if not 0.0 <= self.prior_weight <= 1.0:
@@ -169,11 +171,6 @@ class LinearAgent(LinearWeights):
         """Initial parameters of the policy for a run of these jobs."""
         return parameters_for(self.weights, jobs, cluster.nodes, self.user_history, self.prior_weight, self.max_wait_s)
 
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """Names of the weights, in order."""
-        return tuple(FEATURES)
-
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the agent to a JSON file; `load_linear_agent` restores it exactly."""
         data = {
@@ -203,7 +200,7 @@ def linear_agent_from_dict(data: Mapping[str, Any], source: Path) -> LinearAgent
             "name the agent.json that kilowait train wrote"
         )
     check_agent_fields(data, VERSION, _FIELDS, source, optional=_OPTIONAL)
-    values = weights_in_order(data["weights"], FEATURES, source)
+    values = weights_in_order(data["weights"], LinearAgent.weight_names, source)
     try:
         return LinearAgent(
             values,

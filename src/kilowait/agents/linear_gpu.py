@@ -133,6 +133,7 @@ class LinearGpuAgent(LinearWeights):
                 raise UnknownNameError("GPU setting of an agent", key, GPU_SETTINGS)
         GpuSettings(**self.overrides)
 
+    weight_names = (*FEATURES, *GPU_TYPE_FEATURES)
     skips = True
     """Whether a job that does not fit is skipped, so that it does not block the others."""
 
@@ -181,11 +182,6 @@ class LinearGpuAgent(LinearWeights):
         # Ranks instead of sums: jobs with equal ranks are one kind for the engine, which is faster with few kinds.
         return np.asarray((cost[None, :, :] < cost[:, None, :]).sum(axis=1), np.float64)
 
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """Names of the weights, in order."""
-        return (*FEATURES, *GPU_TYPE_FEATURES)
-
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the agent to a JSON file; `load_agent` restores it exactly."""
         data = {
@@ -210,7 +206,7 @@ def agent_equal_to_policy(
     if name not in POLICY_WEIGHTS:
         raise UnknownNameError("policy with a linear GPU agent", name, POLICY_WEIGHTS)
     policy_weights, gpu_settings = POLICY_WEIGHTS[name]
-    names = (*FEATURES, *GPU_TYPE_FEATURES)
+    names = LinearGpuAgent.weight_names
     weights = np.zeros(len(names))
     for feature, value in policy_weights.items():
         weights[names.index(feature)] = value
@@ -228,7 +224,7 @@ def agent_equal_to_policy(
 def gpu_agent_from_dict(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
     """The agent of the JSON document of `source`; a damaged one raises an InputError with the reason."""
     check_agent_fields(data, VERSION, _FIELDS, source)
-    values = weights_in_order(data["weights"], (*FEATURES, *GPU_TYPE_FEATURES), source)
+    values = weights_in_order(data["weights"], LinearGpuAgent.weight_names, source)
     try:
         return LinearGpuAgent(values, data["gpu_settings"], data["name"], data["provenance"])
     except KilowaitError as problem:

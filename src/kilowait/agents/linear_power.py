@@ -104,6 +104,8 @@ class LinearPowerAgent(LinearWeights):
     power: PowerConfig | None = None
     """Power model, signals and controls of a run; None: not bound yet, see `bind_power`."""
 
+    weight_names = tuple(WEIGHT_MEANINGS)
+
     def __post_init__(self) -> None:
         self.check_weights()
 
@@ -147,11 +149,6 @@ class LinearPowerAgent(LinearWeights):
             settings=settings,
             name=self.name,
         )
-
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """Names of the weights, in order."""
-        return tuple(WEIGHT_MEANINGS)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the agent to a JSON file; `load_agent` restores it exactly."""

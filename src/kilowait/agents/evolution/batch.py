@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint
 from kilowait.agents.evolution.search import (
     Objective,
+    SearchCheckpoint,
     SearchSettings,
     averaged_point,
     evaluate_windows,
@@ -212,10 +212,7 @@ class BatchObjective(Objective[LinearAgent]):
             "seed": settings.seed,
             "objective": self._objective,
             "backfill": settings.backfill,
-            "generations": len(history),
-            "population": settings.population,
-            "windows": settings.windows,
-            "window_jobs": settings.window_jobs,
+            **self.size(checkpoint),
             "start": self._start_name,
             "fallback_policy": fallback,
             "accepted_step": (0.0, 0.5, 1.0)[accepted],

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint
 from kilowait.agents.evolution.search import (
     Objective,
+    SearchCheckpoint,
     SearchSettings,
     evaluate_windows,
     even_starts,
@@ -155,10 +155,7 @@ class GpuObjective(Objective[LinearGpuAgent]):
             "cluster": self._cluster.name,
             "seed": settings.seed,
             "objective": settings.objective,
-            "generations": len(checkpoint.history),
-            "population": settings.population,
-            "windows": settings.windows,
-            "window_jobs": settings.window_jobs,
+            **self.size(checkpoint),
             "start": dict(self._start.provenance),
             "policy_kept": keeps_policy,
             "validation_relative_to_policy": float(np.exp(ratios.mean())),

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint
-from kilowait.agents.evolution.search import Objective, SearchSettings, mean_bsld
+from kilowait.agents.evolution.search import Objective, SearchCheckpoint, SearchSettings, last_start, mean_bsld
 from kilowait.agents.linear_power import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
 from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
@@ -87,11 +86,7 @@ class EvaluationWindows:
 
     def __init__(self, jobs: JobTable, cluster: Cluster, power: PowerConfig, settings: PowerSearchSettings) -> None:
         windows, window_jobs, backfill = settings.windows, settings.window_jobs, settings.backfill
-        if len(jobs) < window_jobs:
-            raise InputError(
-                f"a window of {window_jobs:,} jobs is longer than the {len(jobs):,} jobs available; take "
-                "shorter windows or a longer log"
-            )
+        self.last_first = last_start(jobs, windows, window_jobs)
         options: dict[str, Any] = {**vars(power), "reward": {settings.objective: 1.0}, "backfill": backfill}
         self.vec = EnergyVectorEnv(
             windows,
@@ -102,12 +97,7 @@ class EvaluationWindows:
             queue_window=1,
             **options,
         )
-        self.jobs, self.cluster, self.window_jobs, self.last_first = (
-            jobs.sorted(),
-            cluster,
-            window_jobs,
-            len(jobs) - window_jobs,
-        )
+        self.jobs, self.cluster, self.window_jobs = jobs.sorted(), cluster, window_jobs
         self.windows, self.backfill, self.threads = windows, backfill, settings.threads
         self.objective_column = 3 + list(TERMS).index(settings.objective)
 
@@ -256,10 +246,7 @@ class PowerObjective(Objective[LinearPowerAgent]):
             "objective": settings.objective,
             "sla": {"times": self._limit.times, "policy": self._limit.policy},
             "backfill": settings.backfill,
-            "generations": len(checkpoint.history),
-            "population": settings.population,
-            "windows": settings.windows,
-            "window_jobs": settings.window_jobs,
+            **self.size(checkpoint),
             "validation_relative_to_start": 1.0 if checkpoint.best is None else checkpoint.best[0],
             "start": dict(zip(WEIGHT_MEANINGS, start.weights.tolist(), strict=True)),
         }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kilowait import checkpoint
-from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, CheckpointDir
+from kilowait.agents.evolution.search import CHECKPOINT_FILE, CheckpointDir
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, plain_json

@@ -7,9 +7,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import BatchObjective, BatchSearchSettings, EvolutionStrategy, train_linear_agent
-from kilowait.agents.evolution.checkpoint import CHECKPOINT_FILE, FORMAT, CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.gpu import GpuObjective, GpuSearchSettings
 from kilowait.agents.evolution.power import PowerObjective, PowerSearchSettings, SlowdownLimit
+from kilowait.agents.evolution.search import CHECKPOINT_FILE, FORMAT, CheckpointDir, Generation, SearchCheckpoint
 from kilowait.envs.power_setup import PowerConfig
 from kilowait.errors import InputError
 from kilowait.experiments.gpu_options import run_speeds
