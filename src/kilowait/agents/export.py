@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.heads import Network
 from kilowait.agents.networks.spec import spec_to_dict
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.files import write_bytes
@@ -34,7 +34,7 @@ OPSET = 20
 class Exportable(nn.Module):
     """A network with the arrays of an observation as separate arguments, and without data-dependent shapes."""
 
-    def __init__(self, network: ActorCritic | DuelingQ) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = deepcopy(network).cpu().eval()
         self.network.body.all_slots = True
@@ -45,7 +45,7 @@ class Exportable(nn.Module):
         return self.network.scores(observation if edges is None else {**observation, "edges": edges})
 
 
-def export_network(network: ActorCritic | DuelingQ, path: str | PathLike[str], *, to: str = "onnx") -> dict[str, str]:
+def export_network(network: Network, path: str | PathLike[str], *, to: str = "onnx") -> dict[str, str]:
     """Write a network in one of FORMATS; returns the names of its inputs with their shapes, in order.
 
     The file also contains the names of the columns of ``jobs`` and ``summary``, and the encoding of actions.
@@ -123,7 +123,7 @@ FORMATS: dict[str, Callable[[Exportable, dict[str, Tensor], str], bytes]] = {
 """Writers of the formats, by name."""
 
 
-def _example(network: ActorCritic | DuelingQ) -> dict[str, Tensor]:
+def _example(network: Network) -> dict[str, Tensor]:
     """Example inputs; two rows, as the exporters would take a batch of one for a constant."""
     spec = network.spec
     inputs = {

@@ -26,7 +26,7 @@ from kilowait.agents.explanations import (
     feature_importances,
     typical_decisions,
 )
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.heads import DuelingQ, Network
 from kilowait.agents.rl.device import ensure_allowed_action, use_device
 from kilowait.cluster import Cluster
 from kilowait.envs.observation_spec import (
@@ -38,7 +38,6 @@ from kilowait.envs.observation_spec import (
     SUMMARY,
 )
 
-Network = ActorCritic | DuelingQ
 Arrays = dict[str, npt.NDArray[Any]]
 
 MAX_DECISIONS = 1024

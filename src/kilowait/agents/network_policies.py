@@ -3,6 +3,10 @@
 One class for each environment: `NetworkAgent` for batch systems, `GpuNetworkAgent` for node-level GPU clusters and
 `EnergyNetworkAgent` for clusters with power. Small networks for batch systems that score jobs one by one (kind
 "kernel") run inside the engine, at compiled speed; all others are called from Python, one observation at a time.
+
+In a training with several objectives the preference between them is the last part of the summary
+(`kilowait.envs.preferences`). For evaluation it is fixed: every feature extractor multiplies the summary by one matrix,
+so a fixed preference becomes part of that layer's bias, and the result is an ordinary network.
 """
 
 from __future__ import annotations
@@ -10,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from kilowait.agents.networks.factory import MAX_QUEUE_WINDOW, load_network
+from kilowait.agents.networks.factory import MAX_QUEUE_WINDOW, load_network, network_from_config
 from kilowait.agents.networks.feature_extractor import KernelExtractor
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
-from kilowait.agents.networks.spec import spec_to_dict
+from kilowait.agents.networks.heads import Network, greedy_actions
+from kilowait.agents.networks.spec import LoadedSpec, ObservationSpecProtocol, spec_from_dict, spec_to_dict
 from kilowait.agents.rl.device import use_device
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import RunInputs, gpu_settings_of, settings_of
@@ -26,18 +31,118 @@ from kilowait.envs.batch_env import DecisionSettings, ObservationPolicy
 from kilowait.envs.energy_env import EnergyDecisionSettings, run_energy_policy
 from kilowait.envs.gpu_env import GpuDecisionSettings, run_gpu_policy
 from kilowait.envs.kernels.inline_network import NetworkWeights
+from kilowait.envs.observation_spec import PREFERENCE_PREFIX
 from kilowait.envs.power_setup import PowerConfig
+from kilowait.envs.preferences import preference_text, weights_from
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.files.fields import Anything, Either, Field, Flag, Items, Null, Number, Record, Text, Values, check_fields
 from kilowait.jobs import ExecutionLog
 from kilowait.policies import resolve
 
 
+def preference_terms(spec: ObservationSpecProtocol) -> tuple[str, ...]:
+    """The terms of the preference that a network of this spec takes as input; empty if it takes none.
+
+    >>> preference_terms(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    ('sla', 'wait')
+    """
+    return tuple(name.removeprefix(PREFERENCE_PREFIX) for name in spec.summary if name.startswith(PREFERENCE_PREFIX))
+
+
+def plain_spec(spec: ObservationSpecProtocol) -> LoadedSpec:
+    """The same spec without the preference."""
+    description = spec_to_dict(spec)
+    summary = [name for name in description["summary"] if not name.startswith(PREFERENCE_PREFIX)]
+    return spec_from_dict({**description, "summary": summary})
+
+
+def with_fixed_preference(network: Network, preference: dict[str, float], *, name: str = "agent") -> Network:
+    """The network with this preference fixed, as a network without preference input.
+
+    Weights are normalized to a sum of 1; terms that are not named have 0.
+
+    >>> from kilowait.agents.networks import network
+    >>> net = network(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    >>> with_fixed_preference(net, {"sla": 1, "wait": 3}).spec.summary
+    ('free',)
+    """
+    spec = network.spec
+    terms = preference_terms(spec)
+    if not terms:
+        raise InputError(
+            f"{name} takes no preference: it was trained for one reward, or its preference is already fixed"
+        )
+    weights = weights_from(preference, terms)
+    columns = [column for column, feature in enumerate(spec.summary) if feature.startswith(PREFERENCE_PREFIX)]
+    other_columns = [column for column, feature in enumerate(spec.summary) if not feature.startswith(PREFERENCE_PREFIX)]
+    state = dict(network.state_dict())
+    matrix = state["body.summary.weight"]
+    weights_tensor = torch.from_numpy(weights).to(matrix)
+    state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ weights_tensor
+    state["body.summary.weight"] = matrix[:, other_columns]
+    fixed_network = network_from_config(spec_to_dict(plain_spec(spec)), network.config).to(matrix.device)
+    fixed_network.load_state_dict(state)
+    provenance = dict(getattr(network, "provenance", {}))
+    fixed_network.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
+    return fixed_network.eval()
+
+
+class PreferenceConditioned:
+    """Base class of agents with a network, which may need a preference before they run."""
+
+    network: Network
+    name: str
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Origin of the network."""
+        return getattr(self.network, "provenance", {})
+
+    def decide(self, observation: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+        """(B,) the greedy actions of the network."""
+        return greedy_actions(self.network, observation)
+
+    @property
+    def preferences(self) -> tuple[str, ...]:
+        """The terms of the preference it needs; empty if it needs none."""
+        return preference_terms(self.network.spec)
+
+    def prefer(self, **weights: float) -> Self:
+        """The agent with this preference: ``agent.prefer(slowdown=0.3, energy=0.7)``.
+
+        Weights are normalized to a sum of 1; terms that are not named have 0.
+        """
+        this: Any = self
+        network = with_fixed_preference(self.network, weights, name=f"agent {self.name!r}")
+        return replace(this, network=network, name=f"{self.name} {preference_text(weights)}")  # type: ignore[no-any-return]
+
+    def untrained(self, seed: int = 0) -> Self:
+        """The agent with initial weights drawn from `seed` instead of the trained ones: a control in comparisons.
+
+        An environment already backfills in a good order, so that even an untrained network may have short waits.
+        """
+        this: Any = self
+        network = network_from_config(spec_to_dict(self.network.spec), self.network.config, seed=seed).eval()
+        network.provenance = {**getattr(self.network, "provenance", {}), "untrained": seed}
+        return replace(this, network=network, name=f"{self.name} untrained")  # type: ignore[no-any-return]
+
+    def check_preference_fixed(self) -> None:
+        """Raise an error if the network needs a preference and has none."""
+        terms = self.preferences
+        if terms:
+            even = {term: round(1 / len(terms), 2) for term in terms}
+            python = ", ".join(f"{term}={weight:g}" for term, weight in even.items())
+            raise InputError(
+                f"agent {self.name!r} needs a preference between {' and '.join(terms)}, and none is set; use "
+                f"agent.prefer({python}), on the command line agent:PATH:prefer={preference_text(even)}"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class NetworkAgent(PreferenceConditioned):
     """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
 
-    network: ActorCritic | DuelingQ
+    network: Network
     decision_settings: DecisionSettings
     """Decision settings of the training: queue window, backfill order, hold action, graph."""
     name: str = "agent"
@@ -55,7 +160,7 @@ class NetworkAgent(PreferenceConditioned):
 class GpuNetworkAgent(PreferenceConditioned):
     """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent)`` on node-level GPU clusters."""
 
-    network: ActorCritic | DuelingQ
+    network: Network
     decision_settings: GpuDecisionSettings
     name: str = "agent"
 
@@ -96,7 +201,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
     Run it with ``kilowait.simulate(jobs, cluster, agent.bind_power(PowerConfig(...)), "easy")``.
     """
 
-    network: ActorCritic | DuelingQ
+    network: Network
     decision_settings: EnergyDecisionSettings
     power_controls: str
     """Power controls it was trained with, as on the command line."""
@@ -147,7 +252,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
             )
 
 
-def engine_weights(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
+def engine_weights(network: Network) -> NetworkWeights | None:
     """The weights as the engine takes them; None for a network that the engine cannot run.
 
     Of a dueling network only the advantages are taken: the state value is the same for all actions.
@@ -199,7 +304,7 @@ def network_agent(
 
 
 def _agent(
-    network: ActorCritic | DuelingQ, saved: dict[str, Any], path: str | PathLike[str], name: str
+    network: Network, saved: dict[str, Any], path: str | PathLike[str], name: str
 ) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent of a network whose provenance is checked."""
     saved = {**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)}

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.network_policies import engine_weights
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ, greedy_actions
-from kilowait.agents.networks.preference import preference_terms, with_fixed_preference
+from kilowait.agents.network_policies import engine_weights, preference_terms, with_fixed_preference
+from kilowait.agents.networks.heads import Network, greedy_actions
 from kilowait.agents.networks.spec import ObservationSpecProtocol
 from kilowait.agents.rl.device import use_device
 from kilowait.envs.batch_env import BatchSimulator
@@ -24,15 +23,13 @@ VALIDATION_GRID_STEPS = 4
 DecisionFunction = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
 
 
-def weighted_metrics(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def weighted_metrics(network: Network, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """(copies,) weighted metric of the episode that begins at row `first` of the log, of every sub-environment."""
     weighted: npt.NDArray[np.float64] = term_metrics(network, vec, first) @ vec.simulator.buffers.weights
     return weighted
 
 
-def term_metrics(
-    policy: ActorCritic | DuelingQ | DecisionFunction, vec: Any, first: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
+def term_metrics(policy: Network | DecisionFunction, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """(copies, terms) every reward term, not weighted, of the episode that begins at row `first` of the log.
 
     `vec` is a vector environment of `kilowait.envs` with one sub-environment a window. Small networks run inside the
@@ -40,7 +37,7 @@ def term_metrics(
     """
     observation, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
     simulator = vec.simulator
-    network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
+    network = policy if isinstance(policy, Network) else None
     weights = engine_weights(network) if network is not None and isinstance(simulator, BatchSimulator) else None
     if weights is not None:
         arrays = (simulator.states, simulator.buffers, simulator.log_arrays)
@@ -102,7 +99,7 @@ def preferences_for(terms: int, grid_steps: int | None = None) -> Floats:
     return preference_grid(terms, grid_steps or {2: 10, 3: 4}.get(terms, 2))
 
 
-def preference_metrics(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats) -> Floats:
+def preference_metrics(network: Network, vec: Any, first: npt.ArrayLike, preferences: Floats) -> Floats:
     """(preferences, windows, terms of the preference) the network's metrics under each preference.
 
     `vec` samples no preferences itself and has one sub-environment a window.
@@ -117,9 +114,7 @@ def preference_metrics(network: ActorCritic | DuelingQ, vec: Any, first: npt.Arr
     return np.stack(metrics)
 
 
-def weighted_metric(
-    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, units: Mapping[str, float]
-) -> float:
+def weighted_metric(network: Network, vec: Any, first: npt.ArrayLike, units: Mapping[str, float]) -> float:
     """Mean weighted metric of the windows over a few fixed preferences: for validation."""
     terms = preference_terms(network.spec)
     preferences = preferences_for(len(terms), VALIDATION_GRID_STEPS if len(terms) == 2 else 2)

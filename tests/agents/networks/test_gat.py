@@ -7,8 +7,8 @@ import warnings
 import pytest
 import torch
 
-from kilowait.agents.networks import gat
-from kilowait.agents.networks.gat import EDGE_TYPES, DenseGATv2, TimeDifferenceEncoding, time_feature
+from kilowait.agents.networks import feature_extractor
+from kilowait.agents.networks.feature_extractor import EDGE_TYPES, DenseGATv2, TimeDifferenceEncoding, time_feature
 
 WIDTH, HEADS, NODES = 24, 3, 9
 
@@ -86,7 +86,7 @@ def test_split_batch_gives_same_result(graph, monkeypatch):
         return outputs, layer.score.grad.clone(), layer.edge.weight.grad.clone()
 
     whole = result()
-    monkeypatch.setattr(gat, "PAIRS_AT_A_TIME", 1)
+    monkeypatch.setattr(feature_extractor, "PAIRS_AT_A_TIME", 1)
     for graph_index, other in zip(whole, result(), strict=True):
         torch.testing.assert_close(graph_index, other)
 

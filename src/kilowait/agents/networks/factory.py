@@ -18,9 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kilowait.agents.networks.feature_extractor import AttentionExtractor, FeatureExtractor, KernelExtractor
-from kilowait.agents.networks.gat import GraphExtractor
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.feature_extractor import (
+    AttentionExtractor,
+    FeatureExtractor,
+    GraphExtractor,
+    KernelExtractor,
+)
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ, Network
 from kilowait.agents.networks.spec import (
     NetworkSizes,
     ObservationSpecProtocol,
@@ -118,12 +122,12 @@ def q_network(
         return DuelingQ(spec, body, config, noisy=noisy, atoms=atoms, span=span)
 
 
-def network_from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) -> ActorCritic | DuelingQ:
+def network_from_config(spec: dict[str, Any], config: dict[str, Any], *, seed: int = 0) -> Network:
     """A new network of the architecture ``spec_to_dict(net.spec)`` and ``net.config``, with initial weights."""
     options = {name: value for name, value in config.items() if name not in ("head", "kind", "sizes")}
     if "span" in options:
         options["span"] = tuple(options["span"])
-    builders: dict[str, Callable[..., ActorCritic | DuelingQ]] = {"actor-critic": network, "dueling": q_network}
+    builders: dict[str, Callable[..., Network]] = {"actor-critic": network, "dueling": q_network}
     return builders[config["head"]](spec_from_dict(spec), config["kind"], seed=seed, **options, **config["sizes"])
 
 
@@ -142,9 +146,7 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def save_network(
-    network: ActorCritic | DuelingQ, path: str | PathLike[str], *, provenance: Mapping[str, Any] | None = None
-) -> Path:
+def save_network(network: Network, path: str | PathLike[str], *, provenance: Mapping[str, Any] | None = None) -> Path:
     """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
         "spec": spec_to_dict(network.spec),
@@ -155,7 +157,7 @@ def save_network(
     return FORMAT.write(Path(path), state)
 
 
-def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None = None) -> ActorCritic | DuelingQ:
+def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None = None) -> Network:
     """The network of a file, on the CPU and in evaluation mode; its provenance is ``network.provenance``.
 
     Args:
@@ -186,7 +188,7 @@ def _short(value: Any) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def _network_from_saved(spec: Any, config: Any, weights: Any, source: str | PathLike[str]) -> ActorCritic | DuelingQ:
+def _network_from_saved(spec: Any, config: Any, weights: Any, source: str | PathLike[str]) -> Network:
     """The network of a saved spec, architecture and weights; InputError if they are invalid or do not fit together.
 
     The weights become those of the network without a copy; initial weights are not computed.

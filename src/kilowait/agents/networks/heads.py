@@ -171,6 +171,10 @@ class DuelingQ(nn.Module):
         return (state - mean)[:, None] + advantage
 
 
+Network = ActorCritic | DuelingQ
+"""A network with either head."""
+
+
 class MaskedCategorical:
     """A categorical distribution from logits; an action with logit -inf is never sampled and adds no entropy.
 
@@ -214,9 +218,7 @@ class MaskedCategorical:
         return self.log_probabilities.argmax(-1)
 
 
-def greedy_actions(
-    network: ActorCritic | DuelingQ, observation: Mapping[str, npt.NDArray[Any]]
-) -> npt.NDArray[np.int64]:
+def greedy_actions(network: Network, observation: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """(B,) the best allowed action of each environment, by a network on any device; noise is switched off.
 
     >>> from kilowait.agents.networks import network

@@ -4,15 +4,7 @@
 same seed gives bit-identical weights, also when training stops after any update and is resumed from its folder.
 """
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    if missing.name != "torch":
-        raise
-    from kilowait.errors import MissingExtraError
-
-    raise MissingExtraError("torch", "learn") from None
-
+import kilowait.agents.networks  # noqa: F401 (first, as it names the extra where torch is missing)
 from kilowait.agents.rl.a2c import A2CSettings, train_a2c
 from kilowait.agents.rl.d3qn import D3QNSettings, train_d3qn
 from kilowait.agents.rl.learner import TrainingResult, Update

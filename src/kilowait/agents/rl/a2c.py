@@ -6,30 +6,22 @@ Simpler than PPO and less sample-efficient: every transition is used once.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Unpack
 
 import torch
 
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical
-from kilowait.agents.networks.spec import NetworkSizes
-from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.device import TorchRng
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
-from kilowait.agents.rl.learner import (
-    Learner,
-    LearnerOptions,
-    TrainingResult,
-    UpdateMetrics,
-    check_settings,
-    gradient_step,
-)
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer, collect_rollout, n_step_returns
+from kilowait.agents.rl.learner import LearnerOptions, TrainingResult, TrainingSettings, UpdateMetrics, gradient_step
+from kilowait.agents.rl.rollout_buffer import RolloutLearner, n_step_returns
 from kilowait.agents.rl.training_state import train
 
 
 @dataclass(frozen=True)
-class A2CSettings:
+class A2CHyperparameters:
     """Hyperparameters of A2C. An update collects `n_steps` steps of every environment and takes one gradient step."""
 
     total_timesteps: int = 1_000_000
@@ -54,24 +46,14 @@ class A2CSettings:
     """Whether rewards are divided by the running standard deviation of the returns."""
     normalize_advantage: bool = True
     """Whether the advantages of an update are normalized to mean 0 and standard deviation 1."""
-    network: str = "kernel"
-    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
-    sizes: NetworkSizes = field(default_factory=NetworkSizes)
-    """Sizes of the network."""
-    precision: str = "float32"
-    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
-    validate_every: int = 100
-    """Updates between validations."""
-    patience: int | None = None
-    """Validations without a new best after which training stops; None: never stop early."""
-    checkpoint_every: int = 100
-    """Updates between checkpoints."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
-class A2C(Learner[A2CSettings]):
+@dataclass(frozen=True)
+class A2CSettings(TrainingSettings, A2CHyperparameters):
+    """Hyperparameters of A2C and settings of its training."""
+
+
+class A2C(RolloutLearner[A2CSettings]):
     """The network and the updates of A2C."""
 
     network: ActorCritic
@@ -79,16 +61,11 @@ class A2C(Learner[A2CSettings]):
     def __init__(self, vec: VectorEnvProtocol, settings: A2CSettings, seed: int, device: torch.device) -> None:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(device)
         super().__init__("a2c", vec, settings, agent, TorchRng(seed, "agents.a2c", device))
-        self.optimizer = self.adam(agent.parameters(), eps=1e-5)
-        self.rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(device))
-        self.parts |= {"optimizer": self.optimizer}
 
     def update(self, observation: ObservationArrays, number: int) -> tuple[ObservationArrays, UpdateMetrics]:
         """Collect a rollout and take one gradient step."""
         settings, rollout = self.settings, self.rollout
-        if settings.anneal_lr:
-            self.optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - number / self.updates)
-        observation, transitions = collect_rollout(self, rollout, observation)
+        observation, transitions = self.collect(observation, number)
         returns = n_step_returns(
             transitions["rewards"], rollout.next_values, transitions["terminated"], transitions["truncated"],
             gamma=settings.gamma, n_steps=min(settings.n_step_return, settings.n_steps),

@@ -16,18 +16,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ, MaskedCategorical
-from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ, MaskedCategorical, Network
+from kilowait.agents.rl.device import TorchRng
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
-from kilowait.agents.rl.learner import Learner, LearnerOptions, Update, UpdateMetrics, check_settings, gradient_step
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer, collect_rollout, generalized_advantages
+from kilowait.agents.rl.learner import LearnerOptions, Update, UpdateMetrics, check_settings, gradient_step
+from kilowait.agents.rl.rollout_buffer import RolloutLearner
 from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE, run_training
 from kilowait.files import write_text
 
@@ -67,6 +67,7 @@ class BehaviorCloningSettings:
     """Maximum norm of the gradients."""
     checkpoint_every: int = 10
     """Updates between checkpoints."""
+    anneal_lr: ClassVar[bool] = True
     precision: ClassVar[str] = "float32"
     patience: ClassVar[None] = None
     """No early stopping: a warm start is validated once, when it is finished."""
@@ -108,7 +109,7 @@ class BehaviorCloning:
     """Whether to resume an interrupted warm start from there."""
     progress: Callable[[Update], None] | None = None
 
-    def __call__(self, network: ActorCritic | DuelingQ, algorithm: str, seed: int) -> None:
+    def __call__(self, network: Network, algorithm: str, seed: int) -> None:
         """Train the network by imitation."""
         subfolder = None if self.folder is None else self.folder / FOLDER
         resumed = self.resume and subfolder is not None and (subfolder / LAST_CHECKPOINT_FILE).exists()
@@ -126,7 +127,7 @@ class BehaviorCloning:
 
 
 def imitate(
-    network: ActorCritic | DuelingQ,
+    network: Network,
     expert_env: ExpertEnv,
     settings: BehaviorCloningSettings,
     *,
@@ -153,36 +154,25 @@ def imitate(
     return run_training(learner, options).history
 
 
-class Imitation(Learner[BehaviorCloningSettings]):
+class Imitation(RolloutLearner[BehaviorCloningSettings]):
     """The updates of behavior cloning: the latest steps of the expert, and several passes over them."""
 
     def __init__(
-        self,
-        name: str,
-        network: ActorCritic | DuelingQ,
-        expert_env: ExpertEnv,
-        settings: BehaviorCloningSettings,
-        seed: int,
+        self, name: str, network: Network, expert_env: ExpertEnv, settings: BehaviorCloningSettings, seed: int
     ) -> None:
         device = next(network.parameters()).device
         super().__init__(name, expert_env.vec, settings, network, TorchRng(seed, "agents.imitation", device))
         self.expert_env = expert_env
+        # Not `self.adam`: on a GPU its fused steps are rounded differently.
         self.optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
-        self.rollout = RolloutBuffer(settings.n_steps, self.vec.num_envs, DeviceTransfer(device))
-        self.actor = cast(ActorCritic, lambda observations: _scores_and_value(network, observations))
-        self.parts |= {"optimizer": self.optimizer}
+        self.parts["optimizer"] = self.optimizer
+        self.actor = lambda observations: _scores_and_value(network, observations)
 
     def update(self, observation: ObservationArrays, number: int) -> tuple[ObservationArrays, UpdateMetrics]:
         """Collect steps of the expert, and learn to choose its actions."""
         settings, rollout = self.settings, self.rollout
-        self.optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - number / self.updates)
-        observation, transitions = collect_rollout(self, rollout, observation, expert=self.expert_env.choose)
-        advantages = generalized_advantages(
-            transitions["rewards"], rollout.values, rollout.next_values,
-            transitions["terminated"], transitions["truncated"],
-            gamma=settings.gamma, gae_lambda=settings.gae_lambda,
-        )  # fmt: skip
-        returns = (advantages + rollout.values).flatten()
+        observation, transitions = self.collect(observation, number, expert=self.expert_env.choose)
+        returns = (self.advantages(transitions) + rollout.values).flatten()
         observations, actions_taken = rollout.flat(), rollout.actions.flatten()
         metrics = []
         for epoch in range(settings.n_epochs):
@@ -214,7 +204,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and isnan(value) else value for name, value in record.items()}
 
 
-def _scores_and_value(network: ActorCritic | DuelingQ, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _scores_and_value(network: Network, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Scores of actions, -inf where the mask forbids, and the value of the state."""
     if isinstance(network, ActorCritic):
         return network(observation)
@@ -222,7 +212,7 @@ def _scores_and_value(network: ActorCritic | DuelingQ, observation: dict[str, Te
     return values, values.amax(-1)
 
 
-def _choice_loss(network: ActorCritic | DuelingQ, scores: Tensor, actions: Tensor, margin: float) -> Tensor:
+def _choice_loss(network: Network, scores: Tensor, actions: Tensor, margin: float) -> Tensor:
     """(B,) imitation loss of these actions: negative log-probability, or the large-margin loss of a Q network."""
     if isinstance(network, ActorCritic):
         return -MaskedCategorical(scores).log_prob(actions)

@@ -8,7 +8,7 @@ epsilon-greedy exploration (`noisy`) and distributions of returns instead of the
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Unpack
 
 import torch
@@ -16,18 +16,10 @@ from torch import Tensor
 
 from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ, MaskedCategorical
-from kilowait.agents.networks.spec import NetworkSizes
-from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.device import TorchRng
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
-from kilowait.agents.rl.learner import (
-    Learner,
-    LearnerOptions,
-    TrainingResult,
-    UpdateMetrics,
-    check_settings,
-    gradient_step,
-)
-from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer, collect_transitions
+from kilowait.agents.rl.learner import LearnerOptions, TrainingResult, TrainingSettings, UpdateMetrics, gradient_step
+from kilowait.agents.rl.replay_buffer import OffPolicyHyperparameters, OffPolicyLearner, ReplayBatch
 from kilowait.agents.rl.training_state import train
 
 
@@ -57,23 +49,9 @@ def project_returns(support: Tensor, rewards: Tensor, discounts: Tensor, probabi
 
 
 @dataclass(frozen=True)
-class D3QNSettings:
-    """Hyperparameters of D3QN. An update collects `train_freq` steps of every environment, then takes `gradient_steps`
-    gradient steps.
-    """
+class D3QNHyperparameters(OffPolicyHyperparameters):
+    """Hyperparameters of D3QN."""
 
-    total_timesteps: int = 500_000
-    """Environment steps of all environments together; rounded down to complete updates, at least one."""
-    train_freq: int = 8
-    """Steps of each environment between updates."""
-    gradient_steps: int = 8
-    """Gradient steps in an update."""
-    batch_size: int = 256
-    """Transitions in the batch of a gradient step."""
-    buffer_size: int = 100_000
-    """Capacity of the replay buffer, transitions; checkpoints contain all of them."""
-    learning_starts: int = 5_000
-    """Environment steps before the first gradient step."""
     n_steps: int = 3
     """Rewards summed before bootstrapping from the value."""
     learning_rate: float = 5e-4
@@ -100,24 +78,16 @@ class D3QNSettings:
     """Maximum norm of the gradients."""
     normalize_rewards: bool = True
     """Whether rewards are divided by the running standard deviation of the returns."""
-    network: str = "kernel"
-    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
-    sizes: NetworkSizes = field(default_factory=NetworkSizes)
-    """Sizes of the network."""
-    precision: str = "float32"
-    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
-    validate_every: int = 100
-    """Updates between validations."""
-    patience: int | None = None
-    """Validations without a new best after which training stops; None: never stop early."""
+
+
+@dataclass(frozen=True)
+class D3QNSettings(TrainingSettings, D3QNHyperparameters):
+    """Hyperparameters of D3QN and settings of its training."""
+
     checkpoint_every: int = 500
-    """Updates between checkpoints."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
-class D3QN(Learner[D3QNSettings]):
+class D3QN(OffPolicyLearner[D3QNSettings]):
     """The networks and the updates of D3QN."""
 
     network: DuelingQ
@@ -127,13 +97,12 @@ class D3QN(Learner[D3QNSettings]):
             vec.spec_of_observation, settings.network, seed=seed, noisy=settings.noisy, atoms=settings.n_atoms,
             span=settings.v_range, **asdict(settings.sizes),
         ).to(device)  # fmt: skip
-        super().__init__("d3qn", vec, settings, agent, TorchRng(seed, "agents.d3qn", device))
+        super().__init__(
+            "d3qn", vec, settings, agent, TorchRng(seed, "agents.d3qn", device),
+            n_steps=settings.n_steps, per_alpha=settings.per_alpha,
+        )  # fmt: skip
         self.target = deepcopy(agent).requires_grad_(False)
         self.optimizer = self.adam(agent.parameters(), eps=1e-5)
-        self.replay = ReplayBuffer(
-            settings.buffer_size, vec.num_envs, DeviceTransfer(device),
-            n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,
-        )  # fmt: skip
         self.parts |= {"target": self.target, "optimizer": self.optimizer, "replay": self.replay}
 
     def begin(self) -> None:
@@ -144,15 +113,11 @@ class D3QN(Learner[D3QNSettings]):
         """Collect steps into the replay buffer, and take gradient steps on batches of it."""
         settings, progress_share = self.settings, number / self.updates
         epsilon = _epsilon(settings, progress_share)
-        observation = collect_transitions(
-            self,
-            self.replay,
-            observation,
-            lambda stored: _epsilon_greedy(self.network, stored, epsilon, self.rng.generator),
-            settings.train_freq,
+        observation = self.collect(
+            observation, lambda stored: _epsilon_greedy(self.network, stored, epsilon, self.rng.generator)
         )
         losses = {}
-        if (number + 1) * self.steps > settings.learning_starts and len(self.replay):
+        if self.takes_gradient_steps(number):
             per_beta = settings.per_beta + (1 - settings.per_beta) * progress_share
             gradient_steps = number * settings.gradient_steps
             metrics = [

@@ -13,7 +13,8 @@ from typing import Any, Generic, Protocol, Required, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.heads import Network
+from kilowait.agents.networks.spec import NetworkSizes
 from kilowait.agents.rl.device import PRECISIONS, TorchRng, lower_precision
 from kilowait.agents.rl.env_protocol import EpisodeStatistics, ObservationArrays, ReturnScale, VectorEnvProtocol
 from kilowait.errors import InputError, UnknownNameError
@@ -49,7 +50,7 @@ class Update:
 class TrainingResult:
     """Result of training: the best validated network, or the last one without validation."""
 
-    network: ActorCritic | DuelingQ
+    network: Network
     settings: Any
     history: list[Update] = field(repr=False)
 
@@ -73,6 +74,31 @@ class WarmStart(Protocol):
 
     def __call__(self, network: Any, algorithm: str, seed: int) -> None:
         """Change the weights."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings that every algorithm has besides its hyperparameters.
+
+    An algorithm's settings are ``class PPOSettings(TrainingSettings, PPOHyperparameters)``: a dataclass has the fields
+    of its last base first, so the hyperparameters come before these.
+    """
+
+    network: str = "kernel"
+    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`; SAC's critics have it too."""
+    sizes: NetworkSizes = field(default_factory=NetworkSizes)
+    """Sizes of the network."""
+    precision: str = "float32"
+    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
+    validate_every: int = 100
+    """Updates between validations."""
+    patience: int | None = None
+    """Validations without a new best after which training stops; None: never stop early."""
+    checkpoint_every: int = 100
+    """Updates between checkpoints."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 class LearnerOptions(TypedDict, total=False):
@@ -107,7 +133,8 @@ class UpdateMetrics:
     kl: float = math.nan
 
 
-S = TypeVar("S")
+S = TypeVar("S", bound=Any)
+"""The dataclass of an algorithm's settings."""
 
 
 class Learner(ABC, Generic[S]):
@@ -127,20 +154,19 @@ class Learner(ABC, Generic[S]):
         name: str,
         vec: VectorEnvProtocol,
         settings: S,
-        network: ActorCritic | DuelingQ,
+        network: Network,
         rng: TorchRng,
         *,
         cost: str | None = None,
     ) -> None:
         self.name, self.vec, self.settings, self.network, self.rng = name, vec, settings, network, rng
-        options: Any = settings
         self.actor: Any = network
         """Gives logits and value of observations, for rollouts."""
         self.device = next(network.parameters()).device
         self.steps = steps_per_update(settings) * vec.num_envs
         """Steps of all environments between two updates."""
-        self.updates = max(1, options.total_timesteps // self.steps)
-        self.scale = ReturnScale(vec.num_envs, options.gamma)
+        self.updates = max(1, settings.total_timesteps // self.steps)
+        self.scale = ReturnScale(vec.num_envs, settings.gamma)
         self.episodes = EpisodeStatistics(vec.num_envs, cost)
         self.parts: dict[str, Stateful] = {"rng": rng, "scale": self.scale, "episodes": self.episodes}
         """Everything besides the network that has a state, by name."""
@@ -155,18 +181,15 @@ class Learner(ABC, Generic[S]):
     @property
     def divisor(self) -> float:
         """What rewards are divided by."""
-        settings: Any = self.settings
-        return self.scale.divisor if settings.normalize_rewards else 1.0
+        return self.scale.divisor if self.settings.normalize_rewards else 1.0
 
     def lower_precision(self) -> torch.autocast:
         """Context of forward passes in the precision of the settings."""
-        settings: Any = self.settings
-        return lower_precision(self.device, settings.precision)
+        return lower_precision(self.device, self.settings.precision)
 
     def adam(self, parameters: Iterable[Tensor], **options: Any) -> torch.optim.Adam:
         """The optimizer of the algorithms."""
-        settings: Any = self.settings
-        return torch.optim.Adam(parameters, settings.learning_rate, fused=self.device.type == "cuda", **options)
+        return torch.optim.Adam(parameters, self.settings.learning_rate, fused=self.device.type == "cuda", **options)
 
 
 def gradient_step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max_norm: float) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,18 +22,10 @@ from torch import Tensor
 
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical
-from kilowait.agents.networks.spec import NetworkSizes
-from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.device import TorchRng
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol, step_cost
-from kilowait.agents.rl.learner import (
-    Learner,
-    LearnerOptions,
-    TrainingResult,
-    UpdateMetrics,
-    check_settings,
-    gradient_step,
-)
-from kilowait.agents.rl.rollout_buffer import RolloutBuffer, collect_rollout, generalized_advantages
+from kilowait.agents.rl.learner import LearnerOptions, TrainingResult, TrainingSettings, UpdateMetrics, gradient_step
+from kilowait.agents.rl.rollout_buffer import RolloutLearner
 from kilowait.agents.rl.training_state import train
 from kilowait.errors import InputError
 
@@ -77,7 +69,7 @@ class LagrangeMultiplier:
 
 
 @dataclass(frozen=True)
-class PPOSettings:
+class PPOHyperparameters:
     """Hyperparameters of PPO. An update collects `n_steps` steps of every environment and trains `n_epochs` on them."""
 
     total_timesteps: int = 1_000_000
@@ -114,24 +106,17 @@ class PPOSettings:
     """Largest allowed mean cost of an episode."""
     cost_rate: float = 0.05
     """Step size of the Lagrange multiplier."""
-    network: str = "kernel"
-    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`."""
-    sizes: NetworkSizes = field(default_factory=NetworkSizes)
-    """Sizes of the network."""
-    precision: str = "float32"
-    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
+
+
+@dataclass(frozen=True)
+class PPOSettings(TrainingSettings, PPOHyperparameters):
+    """Hyperparameters of PPO and settings of its training."""
+
     validate_every: int = 10
-    """Updates between validations."""
-    patience: int | None = None
-    """Validations without a new best after which training stops; None: never stop early."""
     checkpoint_every: int = 10
-    """Updates between checkpoints."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
-class PPO(Learner[PPOSettings]):
+class PPO(RolloutLearner[PPOSettings]):
     """The networks and the updates of PPO."""
 
     network: ActorCritic
@@ -143,23 +128,15 @@ class PPO(Learner[PPOSettings]):
             raise InputError(
                 f"a rollout of {self.steps} steps cannot be split into {settings.n_minibatches} minibatches; take fewer"
             )
-        self.optimizer = self.adam(agent.parameters(), eps=1e-5)
         self.dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
-        self.rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(device))
-        self.parts |= {"optimizer": self.optimizer, "dual": self.dual}
+        self.parts |= {"dual": self.dual}
 
     def update(self, observation: ObservationArrays, number: int) -> tuple[ObservationArrays, UpdateMetrics]:
         """Collect a rollout and train on it in several passes."""
-        settings, rollout = self.settings, self.rollout
-        if settings.anneal_lr:
-            self.optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - number / self.updates)
-        observation, transitions = collect_rollout(self, rollout, observation, reward=self._penalized)
-        advantages = generalized_advantages(
-            transitions["rewards"], rollout.values, rollout.next_values,
-            transitions["terminated"], transitions["truncated"],
-            gamma=settings.gamma, gae_lambda=settings.gae_lambda,
-        )  # fmt: skip
-        returns = (advantages + rollout.values).flatten()
+        settings = self.settings
+        observation, transitions = self.collect(observation, number, reward=self._penalized)
+        advantages = self.advantages(transitions)
+        returns = (advantages + self.rollout.values).flatten()
         advantages = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
         policy_loss, value_loss, entropy, kl = self._train(advantages, returns)
 

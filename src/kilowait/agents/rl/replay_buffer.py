@@ -16,9 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.rl.device import DeviceTransfer
-from kilowait.agents.rl.env_protocol import ObservationArrays
-from kilowait.agents.rl.learner import Learner
+from kilowait.agents.networks.heads import Network
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
+from kilowait.agents.rl.learner import Learner, S
 from kilowait.errors import InputError
 
 
@@ -220,22 +221,53 @@ class ReplayBuffer:
         return torch.arange(slot * self.envs, (slot + 1) * self.envs, device=self.device)
 
 
-def collect_transitions(
-    learner: Learner[Any],
-    replay: ReplayBuffer,
-    observation: ObservationArrays,
-    choose: Callable[[dict[str, Tensor]], Tensor],
-    steps: int,
-) -> ObservationArrays:
-    """Store `steps` steps of every environment under the actions of `choose`; returns the next observation."""
-    for _ in range(steps):
-        stored = replay.store_observation(observation)
-        with torch.no_grad(), learner.lower_precision():
-            actions = choose(stored)
-        env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()
-        observation, rewards, terminated, truncated, infos = learner.vec.step(env_actions)
-        done = terminated | truncated
-        learner.episodes.step(infos, done)
-        learner.scale.step(rewards, done)
-        replay.store_transition(actions, rewards, terminated, truncated)
-    return observation
+@dataclass(frozen=True)
+class OffPolicyHyperparameters:
+    """Hyperparameters of every algorithm with a replay buffer. An update collects `train_freq` steps of every
+    environment, then takes `gradient_steps` gradient steps.
+    """
+
+    total_timesteps: int = 500_000
+    """Environment steps of all environments together; rounded down to complete updates, at least one."""
+    train_freq: int = 8
+    """Steps of each environment between updates."""
+    gradient_steps: int = 8
+    """Gradient steps in an update, of every optimizer."""
+    batch_size: int = 256
+    """Transitions in the batch of a gradient step."""
+    buffer_size: int = 100_000
+    """Capacity of the replay buffer, transitions; checkpoints contain all of them."""
+    learning_starts: int = 5_000
+    """Environment steps before the first gradient step."""
+
+
+class OffPolicyLearner(Learner[S]):
+    """A learner that trains on batches from a replay buffer; `replay_options` are arguments of `ReplayBuffer`."""
+
+    def __init__(
+        self, name: str, vec: VectorEnvProtocol, settings: S, network: Network, rng: TorchRng, **replay_options: Any
+    ) -> None:
+        super().__init__(name, vec, settings, network, rng)
+        self.replay = ReplayBuffer(
+            settings.buffer_size, vec.num_envs, DeviceTransfer(self.device), gamma=settings.gamma, **replay_options
+        )
+
+    def collect(
+        self, observation: ObservationArrays, choose: Callable[[dict[str, Tensor]], Tensor]
+    ) -> ObservationArrays:
+        """Store `train_freq` steps of every environment under the actions of `choose`; returns the next observation."""
+        for _ in range(self.settings.train_freq):
+            stored = self.replay.store_observation(observation)
+            with torch.no_grad(), self.lower_precision():
+                actions = choose(stored)
+            env_actions: npt.NDArray[np.int64] = actions.cpu().numpy()
+            observation, rewards, terminated, truncated, infos = self.vec.step(env_actions)
+            done = terminated | truncated
+            self.episodes.step(infos, done)
+            self.scale.step(rewards, done)
+            self.replay.store_transition(actions, rewards, terminated, truncated)
+        return observation
+
+    def takes_gradient_steps(self, number: int) -> bool:
+        """Whether the update after `number` others takes gradient steps: from `learning_starts` steps on."""
+        return (number + 1) * self.steps > self.settings.learning_starts and len(self.replay) > 0

@@ -1,4 +1,4 @@
-"""Rollout buffer: consecutive steps of all environments, on the training device, and their advantages and returns.
+"""Rollouts: consecutive steps of all environments, on the training device, and their advantages and returns.
 
 Tensors of the advantages and returns are (T, B): steps of a rollout, environments. `next_values` is the value of the
 state *after* each step; for a truncated step that of the final observation, not of the next episode's first. After a
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical
-from kilowait.agents.rl.device import DeviceTransfer
-from kilowait.agents.rl.env_protocol import ObservationArrays, final_observation
-from kilowait.agents.rl.learner import Learner
+from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical, Network
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol, final_observation
+from kilowait.agents.rl.learner import Learner, S
 
 
 def generalized_advantages(
@@ -152,35 +152,55 @@ class RolloutBuffer:
         return {name: array.flatten(0, 1) for name, array in self.observations.items()}
 
 
-def collect_rollout(
-    learner: Learner[Any],
-    rollout: RolloutBuffer,
-    observation: ObservationArrays,
-    *,
-    reward: Callable[[npt.NDArray[np.float64], Mapping[str, Any]], npt.NDArray[np.float64]] | None = None,
-    expert: Callable[[], npt.NDArray[np.int64]] | None = None,
-) -> tuple[ObservationArrays, dict[str, Tensor]]:
-    """Fill the rollout with steps of the learner's policy; returns the next observation and `RolloutBuffer.close`.
+class RolloutLearner(Learner[S]):
+    """A learner that trains on rollouts; the learning rate of its optimizer decays if `anneal_lr` is set."""
 
-    Args:
-        learner: the learner.
-        rollout: its buffer.
-        observation: the current observation.
-        reward: changes the rewards of a step, by its infos, before they are stored.
-        expert: chooses the actions instead of the learner's policy.
-    """
-    actor = learner.actor
-    with torch.no_grad(), learner.lower_precision():
-        for step in range(rollout.steps):
-            actions = rollout.add_observation(step, observation, actor, learner.rng.generator)
-            if expert is not None:
-                actions = expert()
-                rollout.actions[step] = torch.from_numpy(actions)
-            observation, rewards, terminated, truncated, infos = learner.vec.step(actions)
-            done = terminated | truncated
-            learner.episodes.step(infos, done)
-            if reward is not None:
-                rewards = reward(rewards, infos)
-            learner.scale.step(rewards, done)
-            rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
-        return observation, rollout.close(observation, actor, learner.divisor)
+    def __init__(
+        self, name: str, vec: VectorEnvProtocol, settings: S, network: Network, rng: TorchRng, **options: Any
+    ) -> None:
+        super().__init__(name, vec, settings, network, rng, **options)
+        self.optimizer = self.adam(network.parameters(), eps=1e-5)
+        self.rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(self.device))
+        self.parts |= {"optimizer": self.optimizer}
+
+    def collect(
+        self,
+        observation: ObservationArrays,
+        number: int,
+        *,
+        reward: Callable[[npt.NDArray[np.float64], Mapping[str, Any]], npt.NDArray[np.float64]] | None = None,
+        expert: Callable[[], npt.NDArray[np.int64]] | None = None,
+    ) -> tuple[ObservationArrays, dict[str, Tensor]]:
+        """Fill the rollout after `number` updates; returns the next observation and `RolloutBuffer.close`.
+
+        Args:
+            observation: the current observation.
+            number: finished updates, on which the learning rate depends.
+            reward: changes the rewards of a step, by its infos, before they are stored.
+            expert: chooses the actions instead of the learner's policy.
+        """
+        if self.settings.anneal_lr:
+            self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate * (1 - number / self.updates)
+        actor, rollout = self.actor, self.rollout
+        with torch.no_grad(), self.lower_precision():
+            for step in range(rollout.steps):
+                actions = rollout.add_observation(step, observation, actor, self.rng.generator)
+                if expert is not None:
+                    actions = expert()
+                    rollout.actions[step] = torch.from_numpy(actions)
+                observation, rewards, terminated, truncated, infos = self.vec.step(actions)
+                done = terminated | truncated
+                self.episodes.step(infos, done)
+                if reward is not None:
+                    rewards = reward(rewards, infos)
+                self.scale.step(rewards, done)
+                rollout.add_transition(step, rewards, terminated, truncated, infos, actor)
+            return observation, rollout.close(observation, actor, self.divisor)
+
+    def advantages(self, transitions: dict[str, Tensor]) -> Tensor:
+        """(T, B) generalized advantages of the rollout."""
+        return generalized_advantages(
+            transitions["rewards"], self.rollout.values, self.rollout.next_values,
+            transitions["terminated"], transitions["truncated"],
+            gamma=self.settings.gamma, gae_lambda=self.settings.gae_lambda,
+        )  # fmt: skip

@@ -8,7 +8,7 @@ entropy of the *allowed* actions of each state, so that a state with one allowed
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import log
 from typing import Unpack
 
@@ -17,39 +17,17 @@ from torch import Tensor, nn
 
 from kilowait.agents.networks.factory import network, q_network
 from kilowait.agents.networks.heads import ActorCritic, MaskedCategorical
-from kilowait.agents.networks.spec import NetworkSizes
-from kilowait.agents.rl.device import DeviceTransfer, TorchRng
+from kilowait.agents.rl.device import TorchRng
 from kilowait.agents.rl.env_protocol import ObservationArrays, VectorEnvProtocol
-from kilowait.agents.rl.learner import (
-    Learner,
-    LearnerOptions,
-    TrainingResult,
-    UpdateMetrics,
-    check_settings,
-    gradient_step,
-)
-from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer, collect_transitions
+from kilowait.agents.rl.learner import LearnerOptions, TrainingResult, TrainingSettings, UpdateMetrics, gradient_step
+from kilowait.agents.rl.replay_buffer import OffPolicyHyperparameters, OffPolicyLearner, ReplayBatch
 from kilowait.agents.rl.training_state import train
 
 
 @dataclass(frozen=True)
-class SACSettings:
-    """Hyperparameters of SAC. An update collects `train_freq` steps of every environment, then takes `gradient_steps`
-    gradient steps.
-    """
+class SACHyperparameters(OffPolicyHyperparameters):
+    """Hyperparameters of SAC."""
 
-    total_timesteps: int = 500_000
-    """Environment steps of all environments together; rounded down to complete updates, at least one."""
-    train_freq: int = 8
-    """Steps of each environment between updates."""
-    gradient_steps: int = 8
-    """Gradient steps in an update, of every optimizer."""
-    batch_size: int = 256
-    """Transitions in the batch of a gradient step."""
-    buffer_size: int = 100_000
-    """Capacity of the replay buffer, transitions; checkpoints contain all of them."""
-    learning_starts: int = 5_000
-    """Environment steps before the first gradient step."""
     learning_rate: float = 5e-4
     """Learning rate of Adam, for policy, critics and temperature."""
     gamma: float = 0.99
@@ -64,21 +42,13 @@ class SACSettings:
     """Maximum norm of the gradients."""
     normalize_rewards: bool = True
     """Whether rewards are divided by the running standard deviation of the returns."""
-    network: str = "kernel"
-    """A name of `kilowait.agents.networks.FEATURE_EXTRACTORS`, used for policy and critics."""
-    sizes: NetworkSizes = field(default_factory=NetworkSizes)
-    """Sizes of the networks."""
-    precision: str = "float32"
-    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
-    validate_every: int = 100
-    """Updates between validations."""
-    patience: int | None = None
-    """Validations without a new best after which training stops; None: never stop early."""
-    checkpoint_every: int = 500
-    """Updates between checkpoints."""
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+
+@dataclass(frozen=True)
+class SACSettings(TrainingSettings, SACHyperparameters):
+    """Hyperparameters of SAC and settings of its training."""
+
+    checkpoint_every: int = 500
 
 
 class TwinCritics(nn.Module):
@@ -104,7 +74,7 @@ def target_entropy(mask: Tensor, share: float) -> Tensor:
     return share * (mask != 0).sum(-1).clamp(min=1).log()
 
 
-class SAC(Learner[SACSettings]):
+class SAC(OffPolicyLearner[SACSettings]):
     """The networks and the updates of SAC."""
 
     network: ActorCritic
@@ -119,7 +89,6 @@ class SAC(Learner[SACSettings]):
         self.actor_optimizer = self.adam(agent.parameters(), eps=1e-5)
         self.critic_optimizer = self.adam(self.critics.pair.parameters(), eps=1e-5)
         self.temperature_optimizer = self.adam([self.critics.log_temperature])
-        self.replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(device), gamma=settings.gamma)
         self.parts |= {
             "critics": self.critics, "target": self.target, "actor_optimizer": self.actor_optimizer,
             "critic_optimizer": self.critic_optimizer, "temperature_optimizer": self.temperature_optimizer,
@@ -129,15 +98,11 @@ class SAC(Learner[SACSettings]):
     def update(self, observation: ObservationArrays, number: int) -> tuple[ObservationArrays, UpdateMetrics]:
         """Collect steps into the replay buffer, and take gradient steps on batches of it."""
         settings = self.settings
-        observation = collect_transitions(
-            self,
-            self.replay,
-            observation,
-            lambda stored: MaskedCategorical(self.network(stored)[0]).sample(self.rng.generator),
-            settings.train_freq,
+        observation = self.collect(
+            observation, lambda stored: MaskedCategorical(self.network(stored)[0]).sample(self.rng.generator)
         )
         losses, entropy = {}, float("nan")
-        if (number + 1) * self.steps > settings.learning_starts and len(self.replay):
+        if self.takes_gradient_steps(number):
             metrics = [
                 self._gradient_step(self.replay.sample(settings.batch_size, self.rng.generator))
                 for _ in range(settings.gradient_steps)

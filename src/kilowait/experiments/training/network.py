@@ -66,8 +66,8 @@ def train_network(
     uses kilowait/Energy-v0. A `mixture` adds synthetic jobs to the training; with a share of 1 `jobs` are not used.
     """
     from kilowait.agents.integrated_gradients import explain_network
+    from kilowait.agents.network_policies import with_fixed_preference
     from kilowait.agents.networks.factory import save_network
-    from kilowait.agents.networks.preference import with_fixed_preference
     from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE
     from kilowait.agents.validation import weighted_metric, weighted_metrics
 

@@ -11,11 +11,11 @@ from kilowait.agents.network_policies import (
     engine_weights,
     network_agent,
     settings_to_dict,
+    with_fixed_preference,
 )
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.networks.factory import save_network
 from kilowait.agents.networks.heads import greedy_actions
-from kilowait.agents.networks.preference import with_fixed_preference
 from kilowait.agents.validation import preference_metrics, term_metrics, term_units, weighted_metric
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import RunInputs
