@@ -1,8 +1,7 @@
 """Gaussian copula generator: marginal distributions of the log, and the rank correlations of its columns.
 
 Jobs are sampled independently. The distribution of interarrival times is right, but daily cycles, sessions and repeated
-jobs are missing, as in any generic table model. (R. B. Nelsen, An Introduction to
-Copulas, 2006.)
+jobs are missing, as in any generic table model. (R. B. Nelsen, An Introduction to Copulas, 2006.)
 """
 
 from __future__ import annotations

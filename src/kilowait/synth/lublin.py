@@ -45,11 +45,10 @@ LIMITS_S: tuple[float, ...] = (
 def user_estimates(runtime_s: npt.ArrayLike, *, seed: int = 0) -> Floats:
     """A request for each run time, never shorter than it.
 
-    The used fraction of the request is uniform between 0 and 1, as logs show approximately (A. Mu'alem
-    and D. Feitelson, IEEE TPDS 12 (6), 2001); the request is then rounded up to the next of `LIMITS_S`, as
-    most requests in logs are a few round numbers (D. Tsafrir, Y. Etsion, D. Feitelson, JSSPP 2005), and is
-    at most the longest of them if the job fits into it. Jobs are sampled independently; real users
-    repeat their requests.
+    The used fraction of the request is uniform between 0 and 1, as logs show approximately (A. Mu'alem and D.
+    Feitelson, IEEE TPDS 12 (6), 2001); the request is then rounded up to the next of `LIMITS_S`, as most requests in
+    logs are a few round numbers (D. Tsafrir, Y. Etsion, D. Feitelson, JSSPP 2005), and is at most the longest of them
+    if the job fits into it. Jobs are sampled independently; real users repeat their requests.
 
     >>> user_estimates([1.0, 3000.0, 200_000.0]).tolist()[2]
     259200.0

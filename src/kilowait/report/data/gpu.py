@@ -48,8 +48,7 @@ def missing_gpu_data(data: ComparisonData) -> str | None:
     if has_allocations:
         return (
             "These jobs have allocations of individual nodes, but the folder has no cluster description (its scenario "
-            "has no "
-            "cluster), so there are no GPU metrics. Repeat the run with this version of kilowait."
+            "has no cluster), so there are no GPU metrics. Repeat the run with this version of kilowait."
         )
     return (
         "This cluster allocates individual GPUs, but the folder has no job allocations (pieces.parquet is missing), so "
@@ -240,8 +239,7 @@ def _allocation(gpu_data: GpuData) -> str:
         else:
             parts.append(
                 f"{share(low)} (under {_label(gpu_data, ranked[0])}) to {share(high)} (under "
-                f"{_label(gpu_data, ranked[-1])}) "
-                f"{label}"
+                f"{_label(gpu_data, ranked[-1])}) {label}"
             )
     return f"{parts[0]}; {parts[1]}."
 
@@ -260,8 +258,7 @@ def _by_type(gpu_data: GpuData) -> list[str]:
         return []
     return [
         f"Under {_label(gpu_data, policy)} the most allocated GPU type is {first['type']} "
-        f"({share(first['utilization'])} of the time), the "
-        f"least {last['type']} ({share(last['utilization'])})."
+        f"({share(first['utilization'])} of the time), the least {last['type']} ({share(last['utilization'])})."
     ]
 
 

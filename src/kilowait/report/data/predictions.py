@@ -108,9 +108,8 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
         f"The predicted quantiles are {format_duration(low)} (10 %), {format_duration(median)} (50 %) and "
         f"{format_duration(high)} (90 %).",
         f"The anchor, the median of earlier similar jobs, is {format_duration(float(case['anchor_s']))}. With all "
-        "features the "
-        f"mean prediction is {format_duration(float(case['geometric_mean_s']))}; scheduling policies order "
-        "jobs by this value.",
+        f"features the mean prediction is {format_duration(float(case['geometric_mean_s']))}; scheduling policies "
+        "order jobs by this value.",
     ]
     parts = [part for part in case["contributions"] if abs(float(part["contribution"])) > math.log(SMALL_FACTOR)]
     for words, sign in (("longer", 1), ("shorter", -1)):

@@ -135,8 +135,7 @@ def summary(score: SyntheticScoreData) -> list[str]:
     spans, loads = score.results["spans_s"], score.results["loads"]
     return [
         f"{synthetic:,} generated jobs over {format_duration(spans[1])}, offered load {loads[1]:.2f}, against {real:,} "
-        "real jobs "
-        f"over {format_duration(spans[0])}, offered load {loads[0]:.2f}.",
+        f"real jobs over {format_duration(spans[0])}, offered load {loads[0]:.2f}.",
         _classifier(score),
         _columns(score),
         _waits(score),
@@ -149,9 +148,8 @@ def _classifier(score: SyntheticScoreData) -> str:
     auc, history = float(score.fidelity["auc"]), float(score.fidelity["auc_history"])
     if auc < SAME_JOBS_AUC:
         return (
-            f"A classifier that separates the two workloads is worse than chance (AUC {auc:.3f}): this happens "
-            "when both "
-            "contain the same jobs."
+            f"A classifier that separates the two workloads is worse than chance (AUC {auc:.3f}): this happens when "
+            "both contain the same jobs."
         )
     words = next(words for limit, words in AUC_SENTENCES if auc < limit)
     features = [(column_label(name), float(part)) for name, part in score.fidelity["feature_importance"].items()]
@@ -289,8 +287,7 @@ def caveats(score: SyntheticScoreData) -> list[str]:
         if weeks < SHORT_WEEKS:
             notes.append(
                 f"The real log has {weeks:.0f} weeks. Differences between the weeks of so short a log exceed the "
-                "tolerance of "
-                "the privacy metrics, so that jobs may be taken for copies although none were copied."
+                "tolerance of the privacy metrics, so that jobs may be taken for copies although none were copied."
             )
     if score.results["jobs"][0] < 1000 or score.results["jobs"][1] < 1000:
         notes.append("One of the workloads has fewer than 1,000 jobs: small differences are due to chance.")

@@ -169,12 +169,10 @@ def decision_sentences(case: Mapping[str, Any], score: str) -> list[str]:
     condition = ", in an average state," if any(part["of"] == "whole" for part in case["parts"]) else ","
     second_best = f"one {job_description(other)}" if other else "starting no job"
     sentences = [
-        f"Of {int(case['choices']):,} eligible jobs the agent chose one {job_description(case['chosen'])}; the "
-        "second best "
-        f"was {second_best}.",
-        f"The margin of the chosen job is {_margin_text(float(case['margin']))} ({score}). For the mean of the "
-        "other jobs"
-        f"{condition} the margin would have been {signed(float(case['usual']))}.",
+        f"Of {int(case['choices']):,} eligible jobs the agent chose one {job_description(case['chosen'])}; the second "
+        f"best was {second_best}.",
+        f"The margin of the chosen job is {_margin_text(float(case['margin']))} ({score}). For the mean of the other "
+        f"jobs{condition} the margin would have been {signed(float(case['usual']))}.",
     ]
     parts = sorted(case["parts"], key=lambda part: -abs(float(part["moved"])))
     in_favour = [part for part in parts if float(part["moved"]) > 0][:MAX_FEATURES]

@@ -102,9 +102,8 @@ def violins(data: ComparisonData) -> ReportFigure:
             axes.set_ylim(-0.6, rows - 0.35)
     return ReportFigure(
         figure,
-        "The width shows the number of jobs, the line the median, the bar the interquartile range. Logarithmic; "
-        "the share "
-        "of jobs that waited less than a second is given at the left.",
+        "The width shows the number of jobs, the line the median, the bar the interquartile range. Logarithmic; the "
+        "share of jobs that waited less than a second is given at the left.",
         f"{'; '.join(alt_parts)}.",
     )
 

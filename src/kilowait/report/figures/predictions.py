@@ -63,8 +63,7 @@ def true_against_predicted(data: PredictionReportData) -> ReportFigure:
     return ReportFigure(
         figure,
         f"The last {int(data.results['test_jobs']):,} jobs; stronger colours mean more jobs. On the line the "
-        "prediction equals "
-        "the true run time; below it the job ran longer than predicted.",
+        "prediction equals the true run time; below it the job ran longer than predicted.",
         f"Predicted against true run times. Within one cell of the diagonal, about a factor of 1.5: {within_cell}.",
     )
 
@@ -125,8 +124,7 @@ def drift(data: PredictionReportData) -> ReportFigure:
     return ReportFigure(
         figure,
         f"Values of each {unit} over the whole log. Until enough jobs have ended, the anchor is the prediction. A "
-        "falling "
-        "line means that user behaviour changed faster than the forest was updated.",
+        "falling line means that user behaviour changed faster than the forest was updated.",
         f"Accuracy by {unit}: from {share(float(least['accuracy']))} to {share(float(most['accuracy']))}, over "
         f"{len(rows)} of them.",
     )
@@ -162,9 +160,8 @@ def beeswarm(data: PredictionReportData) -> ReportFigure:
     return ReportFigure(
         figure,
         f"Each marker is a job; {len(results[0]['contributions']):,} jobs for each of the {len(results)} most "
-        "important features. The x axis is the factor by which the feature changed the prediction. Orange, "
-        "pointing up: the value of the feature is "
-        "high for this log; blue, pointing down: low; grey: medium; crosses: unknown.",
+        "important features. The x axis is the factor by which the feature changed the prediction. Orange, pointing "
+        "up: the value of the feature is high for this log; blue, pointing down: low; grey: medium; crosses: unknown.",
         "Features with the largest mean effect: "
         + ", ".join(f"{row['name']} {factor(float(row['mean']))}" for row in first)
         + ".",

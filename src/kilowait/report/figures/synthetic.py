@@ -199,8 +199,7 @@ def correlations(score: SyntheticScoreData) -> ReportFigure:
     return ReportFigure(
         figure,
         "Correlations between columns, from −1 (orange) over 0 (no colour) to 1 (blue), and generated minus real; "
-        "where "
-        "the right has no colour, the generated workload preserves the correlation.",
+        "where the right has no colour, the generated workload preserves the correlation.",
         f"Correlations between columns. Largest difference: {column_label(str(worst['one']))} and "
         f"{column_label(str(worst['other']))}, {worst['synthetic']:.2f} instead of {worst['real']:.2f}.",
     )
@@ -229,9 +228,8 @@ def feature_importance(score: SyntheticScoreData) -> ReportFigure:
     )
     return ReportFigure(
         figure,
-        "Feature importance of the classifier: gain of its splits on the training jobs. Where the AUC is about "
-        "0.5, the "
-        "importance does not generalize to other jobs.",
+        "Feature importance of the classifier: gain of its splits on the training jobs. Where the AUC is about 0.5, "
+        "the importance does not generalize to other jobs.",
         f"The classifier has an AUC of {fidelity['auc']:.3f}. Most important features: {alt}.",
     )
 
@@ -281,8 +279,7 @@ def privacy(score: SyntheticScoreData) -> ReportFigure:
         "membership inference (a real job close to a generated one is taken for a training job); the diagonal is "
         "chance.",
         f"Median distance of a generated job to the closest training job {number(metrics['closest_seen'])}, to the "
-        "closest "
-        f"held-out job {number(metrics['closest_held_out'])}. Membership inference has an AUC of "
+        f"closest held-out job {number(metrics['closest_held_out'])}. Membership inference has an AUC of "
         f"{metrics['membership_auc']:.3f} and an advantage of {share(metrics['membership_advantage'])}.",
     )
 
@@ -364,9 +361,8 @@ def arrival_cycles(score: SyntheticScoreData) -> ReportFigure:
     )
     return ReportFigure(
         figure,
-        "Left: autocorrelation of the number of submissions per hour. Right: share of its variance by period; a "
-        "peak at "
-        "one day is the daily cycle of working hours.",
+        "Left: autocorrelation of the number of submissions per hour. Right: share of its variance by period; a peak "
+        "at one day is the daily cycle of working hours.",
         f"Autocorrelation and spectrum of submissions per hour. Correlations, real and generated: {alt}.",
     )
 

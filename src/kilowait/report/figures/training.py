@@ -163,8 +163,7 @@ def search_curves(history: Sequence[Mapping[str, Any]], objective: str) -> Repor
     return ReportFigure(
         figure,
         f"Objective: {objective}. Training: mean of the candidates; each generation uses other windows, hence the "
-        "noise. "
-        "Validation: jobs not used in the search. 1 is the initial policy; below 1 is better.",
+        "noise. Validation: jobs not used in the search. 1 is the initial policy; below 1 is better.",
         f"{len(steps)} generations of training; the final validation score is {number(float(last))} relative to "
         "the initial policy.",
     )
@@ -196,9 +195,8 @@ def pareto_front(results: Mapping[str, Any]) -> ReportFigure:
     dominated = sum(bool(point["dominated"]) for point in points)
     return ReportFigure(
         figure,
-        f"One agent under {len(points)} preferences, from only {x_term} to only {y_term}; the lines through a "
-        "point are "
-        f"95 % intervals over windows. Hollow: dominated by another preference ({dominated} of {len(points)}). "
+        f"One agent under {len(points)} preferences, from only {x_term} to only {y_term}; the lines through a point "
+        f"are 95 % intervals over windows. Hollow: dominated by another preference ({dominated} of {len(points)}). "
         "Square: the reference policy on the same windows. Axes do not begin at 0.",
         f"{capital(x_term)} against {y_term} under {len(points)} preferences: from {number(points_xy[0][0])} and "
         f"{number(points_xy[0][1])} to {number(points_xy[-1][0])} and {number(points_xy[-1][1])}.",
@@ -238,10 +236,9 @@ def attention(attention_data: Mapping[str, Any]) -> ReportFigure:
     most = int(np.argmax(chosen))
     return ReportFigure(
         figure,
-        "Attention of the last layer, mean over its heads, in per cent: rows attend to columns. First the chosen "
-        "job and "
-        "the second best, then the jobs that the chosen one attends to most. Attention shows the information flow, not "
-        "the reason for a decision.",
+        "Attention of the last layer, mean over its heads, in per cent: rows attend to columns. First the chosen job "
+        "and the second best, then the jobs that the chosen one attends to most. Attention shows the information flow, "
+        "not the reason for a decision.",
         f"The chosen job attends most to {rows[most]}: {100 * chosen[most]:.0f} %.",
     )
 

@@ -59,13 +59,11 @@ class TransformerSettings:
     layers: int | None = setting(None, least=1, most=100)
     """Number of layers; None: 2, or 1 for a private fit."""
     frequent_jobs: int = setting(6, least=1, most=1000)
-    """Frequent job shapes stored per user and week. Fewer copy less of the log, and match its weeks less
-    closely."""
+    """Frequent job shapes stored per user and week. Fewer copy less of the log, and match its weeks less closely."""
     session_s: float = setting(1800.0, least=1.0)
     """The maximum time between jobs of a session, seconds."""
     draws: int = setting(4, least=1, most=1000)
-    """Samples of each user's week, of which one is selected to match the work of the log; 1: no
-    selection."""
+    """Samples of each user's week, of which one is selected to match the work of the log; 1: no selection."""
     dp_epsilon: float | None = None
     """Epsilon of user-level differential privacy of the folder; None: no guarantee. With it, passes, frequent_jobs and
     draws have no effect."""
