@@ -242,11 +242,11 @@ def test_deadlines_do_not_change_the_jobs():
     ("arguments", "message"),
     [
         ((0, 4.0), "number of jobs is 0"),
-        ((2.5, 4.0), "2.5 jobs"),
+        ((2.5, 4.0), "number of jobs is 2.5"),
         ((5, 0.0), "0.0 jobs per hour"),
         ((5, math.nan), "nan jobs per hour"),
         ((5, 4.0, -1), "seed is -1"),
-        ((5, 4.0, "x"), "seed 'x'"),
+        ((5, 4.0, "x"), "seed is 'x'"),
     ],
 )
 def test_invalid_arguments_of_gavel_jobs(arguments, message):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
+from kilowait.synth.log_schema import DAY_S, Bools, Columns, LogSchema
 
 ConditionValue = float | str | Sequence[float | str] | tuple[float, float]
 COLUMNS = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
@@ -48,7 +48,7 @@ class Conditions:
     def __str__(self) -> str:
         return ", ".join(self._texts.values())
 
-    def met(self, rows: Columns) -> npt.NDArray[np.bool_]:
+    def met(self, rows: Columns) -> Bools:
         """Which of the jobs match."""
         matches = np.ones(len(rows["submit_s"]), np.bool_)
         for name, (values, between) in self._tests.items():

@@ -10,17 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
 from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator, State
-from kilowait.synth.log_schema import LIMITS, TIME_COLUMNS, Columns, check_length, whole_floats
+from kilowait.synth.log_schema import LIMITS, TIME_COLUMNS, Columns, Floats, check_length, prefixed, whole_floats
 from kilowait.synth.sampler import SamplePart, SampleProgress
-
-Floats = npt.NDArray[np.float64]
 
 GAP_COLUMN = "gap_s"
 """Time since the previous submission of any user."""
@@ -84,7 +81,7 @@ class CopulaGenerator(Generator):
             yield {"submit_s": submit, **rows}, last_s
 
     def _state(self) -> State:
-        return {"root": self._root} | {f"margin.{name}": values for name, values in self._margins.items()}
+        return {"root": self._root} | prefixed("margin", self._margins)
 
     def _restore(self, state: StoredArrays) -> None:
         columns = 1 + len(self.schema.columns)

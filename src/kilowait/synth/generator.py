@@ -29,7 +29,7 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.conditions import Conditions, ConditionValue
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
-from kilowait.synth.log_schema import Columns, LogSchema, log_schema, rows_of
+from kilowait.synth.log_schema import Columns, LogSchema, log_schema, prefixed, rows_of
 from kilowait.synth.sampler import SamplePart, SampleProgress, SampleRequest, expected_job_count, sample_parts
 from kilowait.synth.trainer import CheckpointStore
 from kilowait.synth.what_if import WhatIf, WorkloadChanges
@@ -255,8 +255,7 @@ class Generator(ABC):
             | {"meta": dict(schema.meta)},
         }
         (path / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-        seen = {f"seen.{name}": values for name, values in schema.seen.items()}
-        np.savez_compressed(path / STATE, allow_pickle=False, **self._state(), **seen)
+        np.savez_compressed(path / STATE, allow_pickle=False, **self._state(), **prefixed("seen", schema.seen))
 
     def _personal_data_text(self) -> str:
         """Personal data that the folder contains, as text."""

@@ -17,24 +17,20 @@ seed + 6 for the deadlines. For each job these are sampled, in this order:
 from __future__ import annotations
 
 import math
-import operator
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.lublin import BUCKETS, DAY_S, DailyCycle, sampled_users
+from kilowait.synth.log_schema import DAY_S, Floats, Ints
+from kilowait.synth.lublin import BUCKETS, DailyCycle, sampled_users, whole_number
 from kilowait.synth.lublin_parameters import COMBINED_PARAMETERS
 from kilowait.synth.rescale import check_load
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def _batches(name: str, *sizes: int) -> tuple[str, ...]:
@@ -81,17 +77,11 @@ def gavel_jobs(
     >>> float(workload["runtime_s"][4000:].mean() / 3600), workload.labels["model"][workload["model"][0]]
     (17.4146..., 'ResNet-18 (batch size 64)')
     """
-    try:
-        count, seed = operator.index(jobs), operator.index(seed)
-    except TypeError:
-        raise InputError(f"{jobs!r} jobs with the seed {seed!r}; both must be whole numbers") from None
-    if count < 1:
-        raise InputError(f"the number of jobs is {count}; it must be at least 1")
+    count = whole_number("number of jobs", jobs)
     if not jobs_per_hour > 0:
         raise InputError(f"{jobs_per_hour} jobs per hour; the rate must be above 0")
     # Python seeds with the absolute value, so -6 would give the jobs of seed 2.
-    if seed < 0:
-        raise InputError(f"the seed is {seed}; it must be 0 or more")
+    seed = whole_number("seed", seed, least=0)
     job_rng, arrival_rng, slo_rng = (random.Random(seed + offset) for offset in (2, 3, 6))
     gap_s = 3600.0 / jobs_per_hour  # computed as in Gavel, so that the last bit agrees
     submit, gpus, runtime, model, priority, slack = [], [], [], [], [], []
@@ -240,7 +230,9 @@ def gpu_workload(
     >>> round(gpu_load(workload, mixed), 12), int((workload["gpu_milli"] < 1000).sum())
     (0.8, 301)
     """
-    count = _count(jobs)
+    count = whole_number("number of jobs", jobs)
+    if count < 2:
+        raise InputError(f"{count} job(s) have no offered load; use two or more")
     check_load(load)
     chosen = settings or GpuWorkloadSettings()
     capacity = gpus_of(cluster)
@@ -284,16 +276,6 @@ def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
         raise InputError(f"{len(jobs)} job(s) have no offered load; at least two different submission times are needed")
     work = float(np.dot(jobs["gpus"] * jobs.column("gpu_milli") / 1000.0, jobs["runtime_s"]))
     return work / (gpus_of(cluster) * span_s)
-
-
-def _count(jobs: int) -> int:
-    try:
-        count = operator.index(jobs)
-    except TypeError:
-        raise InputError(f"the number of jobs is {jobs!r}; it must be a whole number") from None
-    if count < 2:
-        raise InputError(f"{count} job(s) have no offered load; use two or more")
-    return count
 
 
 def counts_gpus(cluster: Cluster) -> bool:

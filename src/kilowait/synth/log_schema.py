@@ -16,6 +16,9 @@ from kilowait.files.fields import Anything, Either, Flag, Items, Null, Number, R
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import MAX_TIME_S
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 """Columns of jobs in order of submission; users and accounts are numbered by rank of use, 0 is the largest."""
 
@@ -140,6 +143,15 @@ def _by_node_seconds(jobs: JobTable, name: str) -> npt.NDArray[Any]:
     return ranked
 
 
+def prefixed(group: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Arrays under the names by which `StoredArrays.group` finds them.
+
+    >>> prefixed("calendar", {"week": np.array([0, 1])})
+    {'calendar.week': array([0, 1])}
+    """
+    return {f"{group}.{name}": values for name, values in arrays.items()}
+
+
 # -- the stored form ------------------------------------------------------------------------------
 
 
@@ -252,7 +264,7 @@ def check_length(arrays: StoredArrays, name: str, values: npt.NDArray[Any], leas
     return values
 
 
-def whole_floats(arrays: StoredArrays, name: str, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def whole_floats(arrays: StoredArrays, name: str, values: Floats) -> Floats:
     """The array of floats, if they are whole numbers."""
     known = values[~np.isnan(values)]
     if (known != np.floor(known)).any():
@@ -310,7 +322,7 @@ class StoredRecord:
 
     >>> @dataclass(frozen=True)
     ... class Margin(StoredRecord):
-    ...     values: npt.NDArray[np.float64] = stored("floats", None, maximum="most", least=1)
+    ...     values: Floats = stored("floats", None, maximum="most", least=1)
     >>> Margin(np.array([1.0, 2.0])).state()
     {'values': array([1., 2.])}
     >>> Margin.read(StoredArrays({"values": np.array([1.0, 2.0])}, "state.npz"), most=1.5)

@@ -26,18 +26,13 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
+from kilowait.synth.log_schema import DAY_S, Floats, Ints
 from kilowait.synth.lublin_parameters import JOB_KINDS_BY_MODEL, LublinParameters
 from kilowait.synth.rescale import check_load, check_pace, rescale_load
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-_HOUR_S = 3600.0
-DAY_S = 86400.0
-
 LIMITS_S: tuple[float, ...] = (
     *(60.0 * minutes for minutes in (5, 10, 15, 30)),
-    *(_HOUR_S * hours for hours in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48)),
+    *(3600.0 * hours for hours in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48)),
 )
 """Common walltime requests, seconds: 5 minutes to 48 hours. Above, whole days."""
 
@@ -70,7 +65,6 @@ def user_estimates(runtime_s: npt.ArrayLike, *, seed: int = 0) -> Floats:
 # -- the daily cycle of arrivals ------------------------------------------------------------------
 
 
-DAY_S = 86400.0
 BUCKETS = 48
 FIRST_BUCKET = 11
 """The fitted day starts with this half hour, 5:00 to 5:30, and goes on past midnight [CYCLIC_DAY_START]."""
@@ -172,9 +166,9 @@ def lublin(
     >>> len(workload), int(workload["nodes"].max()) <= 128
     (1000, True)
     """
-    jobs = _whole_number("number of jobs", jobs)
-    nodes = _whole_number("number of nodes", nodes)
-    users = _whole_number("number of users", users)
+    jobs = whole_number("number of jobs", jobs)
+    nodes = whole_number("number of nodes", nodes)
+    users = whole_number("number of users", users)
     if load is not None:
         check_load(load)
         if jobs < 2:
@@ -213,12 +207,8 @@ class _JobArrays:
 def _sample(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobArrays:
     arrivals = stream(seed, f"lublin.{kind.name}.arrivals")
     shape = kind.gap_shape * kind.gap_rush_ratio
-    gaps_log = _below(
-        lambda rows: arrivals.gamma(shape, kind.gap_scale, len(rows)),
-        count,
-        kind.longest_gap_log,
-        f"longest_gap_log of kind {kind.name!r}",
-    )
+    what = f"longest_gap_log of kind {kind.name!r}"
+    gaps_log = _below(lambda rows: arrivals.gamma(shape, kind.gap_scale, len(rows)), count, kind.longest_gap_log, what)
     size = _sizes(kind, count, nodes, stream(seed, f"lublin.{kind.name}.sizes"))
     runtime = _runtimes(kind, size, stream(seed, f"lublin.{kind.name}.runtimes"))
     return _JobArrays(DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime)
@@ -352,11 +342,18 @@ def sampled_users(rng: np.random.Generator, count: int, users: int) -> Ints:
     return rng.choice(users, count, p=weights / weights.sum())
 
 
-def _whole_number(what: str, value: int) -> int:
+def whole_number(what: str, value: int, *, least: int = 1) -> int:
+    """The value, if it is a whole number of at least `least`.
+
+    >>> whole_number("seed", -1, least=0)
+    Traceback (most recent call last):
+    ...
+    kilowait.errors.InputError: the seed is -1; it must be at least 0
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise InputError(f"the {what} is {value!r}; it must be a whole number") from None
-    if number < 1:
-        raise InputError(f"the {what} is {number}; it must be at least 1")
+    if number < least:
+        raise InputError(f"the {what} is {number}; it must be at least {least}")
     return number

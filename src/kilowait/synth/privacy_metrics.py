@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial import KDTree
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.fidelity.job_features import check_jobs, job_rows, previous_job, sample_rows, shared_codes
-
-Floats = npt.NDArray[np.float64]
+from kilowait.synth.log_schema import Floats, Ints
 
 MIN_JOBS = 50
 MAX_ROWS = 20_000
@@ -293,7 +291,7 @@ def anonymity_by_k(jobs: JobTable, ks: Sequence[int] = CLASSES) -> dict[int, flo
     return {k: float((users < k).mean()) for k in ks}
 
 
-def _class_users(jobs: JobTable, known: Sequence[str] | None) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def _class_users(jobs: JobTable, known: Sequence[str] | None) -> tuple[tuple[str, ...], Ints]:
     """The quasi-identifiers, and the number of users in the class of every job."""
     rows = job_rows(jobs.sorted())
     names = tuple(name for name in KNOWN if name in rows) if known is None else tuple(known)

@@ -21,11 +21,9 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.conditions import Conditions
-from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
+from kilowait.synth.log_schema import DAY_S, Columns, Floats, Ints, LogSchema
 from kilowait.synth.what_if import JobWeights, WorkloadChanges
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 SamplePart = tuple[Columns, float]
 """Jobs, and a time before which no later part of the stream has any."""
 SampleProgress = Callable[[str, float], None]

@@ -19,12 +19,8 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth.conditions import Conditions
-from kilowait.synth.log_schema import PERSON_COLUMNS, Columns, LogSchema
+from kilowait.synth.log_schema import PERSON_COLUMNS, Bools, Columns, Floats, Ints, LogSchema
 from kilowait.synth.rescale import check_load
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MAX_LOAD = 1.5
 """Maximum load. Above 1 the queue grows as long as the workload lasts."""

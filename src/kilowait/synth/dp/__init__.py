@@ -14,7 +14,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.synth.dp.calendar import (
@@ -29,15 +28,12 @@ from kilowait.synth.dp.calendar import (
 )
 from kilowait.synth.dp.public_codes import public_schema
 from kilowait.synth.dp.train import PrivacyBudget, PrivateDataset, noise_multiplier, private_train, spent_epsilon
-from kilowait.synth.log_schema import Columns, LogSchema
+from kilowait.synth.log_schema import Columns, Floats, Ints, LogSchema
 from kilowait.synth.trainer import Training
 from kilowait.synth.transformer.calendar import Calendar, by_user
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["PrivateFit", "PublicLog", "private_fit"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 UNIT = "user: all jobs of any one user, added to the log or taken out of it"

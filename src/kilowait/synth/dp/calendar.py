@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, LogSchema
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, Floats, Ints, LogSchema
 from kilowait.synth.transformer.calendar import (
     CONDITION_SIZES,
     Calendar,
@@ -25,9 +24,6 @@ from kilowait.synth.transformer.calendar import (
     octave_codes,
     session_starts,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_ENTRIES = 8
 """Maximum number of a user's jobs or sessions that are counted, selected at random, with equal weights."""

@@ -7,12 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.synth.log_schema import WEEK_S, Columns, LogSchema
 from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer
-
-Floats = npt.NDArray[np.float64]
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 REQUESTS_S = (

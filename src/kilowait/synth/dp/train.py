@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from kilowait.errors import InputError, MissingExtraError
+from kilowait.synth.log_schema import Floats, Ints
 from kilowait.synth.trainer import StatePart, Training, seeded
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
@@ -34,9 +34,8 @@ from kilowait.synth.transformer.train import (
 
 if TYPE_CHECKING:
     from opacus.accountants import RDPAccountant
+    from opacus.optimizers import DPOptimizer
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MIN_NOISE, MAX_NOISE = 0.3, 1000.0
 
@@ -61,20 +60,21 @@ class PrivacyBudget:
             raise InputError(f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users")
 
 
-def accountant() -> RDPAccountant:
-    """A new accountant."""
+def _opacus() -> tuple[type[RDPAccountant], type[DPOptimizer]]:
+    """The accountant and the optimizer of Opacus."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from opacus.accountants import RDPAccountant
+            from opacus.optimizers import DPOptimizer
     except ImportError:
         raise MissingExtraError("opacus", "private") from None
-    return RDPAccountant()
+    return RDPAccountant, DPOptimizer
 
 
 def spent_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
     """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, number of steps."""
-    rdp_accountant = accountant()
+    rdp_accountant = _opacus()[0]()
     _set_history(rdp_accountant, history)
     with warnings.catch_warnings():
         # Opacus warns if the largest order is optimal; the bound is still valid.
@@ -157,12 +157,7 @@ def private_train(
         secret_seeds: random generators of the noise and of the user sampling; stored only in checkpoints.
         training: seed of the initial weights, device and checkpoints.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from opacus.optimizers import DPOptimizer
-    except ImportError:
-        raise MissingExtraError("opacus", "private") from None
+    accountant_type, optimizer_type = _opacus()
     device, progress = training.device, training.progress
     with seeded(training.seed, device):
         network = TransformerNetwork(dataset.shape)
@@ -179,14 +174,14 @@ def private_train(
         )
         torch.manual_seed(int(np.random.default_rng([*secret_seeds, 3]).integers(2**62)))
         parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        optimizer = DPOptimizer(
+        optimizer = optimizer_type(
             torch.optim.Adam(parameters, lr=LEARNING_RATE),
             noise_multiplier=noise,
             max_grad_norm=CLIPPING_NORM,
             expected_batch_size=max(1.0, budget.rate * dataset.users),
             generator=noise_generator,
         )
-        rdp_accountant = accountant()
+        rdp_accountant = accountant_type()
         optimizer.attach_step_hook(rdp_accountant.get_optimizer_hook_fn(sample_rate=budget.rate))
         parts = {
             "secret": StatePart(lambda: secret_seeds, lambda seeds: None),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
-from kilowait.synth.log_schema import Columns, LogSchema
+from kilowait.synth.log_schema import Bools, Columns, Floats, LogSchema, prefixed
 from kilowait.synth.tabular.log_table import nearest
 
 GAP_COLUMN = "gap_s"
@@ -32,12 +32,12 @@ class TableLayout:
     """The columns of a table, in order."""
 
     names: npt.NDArray[np.str_]
-    minimum: npt.NDArray[np.float64] = field(repr=False)
-    maximum: npt.NDArray[np.float64] = field(repr=False)
+    minimum: Floats = field(repr=False)
+    maximum: Floats = field(repr=False)
     """Minimum and maximum of each column."""
-    integer: npt.NDArray[np.bool_] = field(repr=False)
+    integer: Bools = field(repr=False)
     """Whether all values are whole numbers."""
-    categorical: npt.NDArray[np.bool_] = field(repr=False)
+    categorical: Bools = field(repr=False)
     """Whether the column is categorical for the model."""
 
     @classmethod
@@ -100,7 +100,7 @@ class TableLayout:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Arrays by name."""
-        return {f"layout.{item.name}": getattr(self, item.name) for item in fields(self)}
+        return prefixed("layout", {item.name: getattr(self, item.name) for item in fields(self)})
 
     @classmethod
     def restored(cls, state: StoredArrays, schema: LogSchema) -> Self:

@@ -12,8 +12,7 @@ from scipy.stats import rankdata, wasserstein_distance
 
 from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.job_features import numeric_columns
-
-Floats = npt.NDArray[np.float64]
+from kilowait.synth.log_schema import Floats
 
 POINTS = 160
 """Number of points of the stored curves."""

@@ -17,10 +17,7 @@ from scipy.stats import rankdata
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.log_schema import DAY_S, unix_zero_s
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.synth.log_schema import DAY_S, Floats, Ints, unix_zero_s
 
 Values = npt.NDArray[Any]
 

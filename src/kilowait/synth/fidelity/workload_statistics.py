@@ -7,14 +7,11 @@ sessions and repetitions.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.distances import correlation
 from kilowait.synth.fidelity.job_features import REPEATED, previous_job
-from kilowait.synth.log_schema import DAY_S, WEEK_S, unix_zero_s
-
-Floats = npt.NDArray[np.float64]
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Floats, Ints, unix_zero_s
 
 LAGS_H = 15 * 24
 """Maximum lag: two weeks and a day, to include the peak of the second week."""
@@ -180,7 +177,7 @@ def _jobs_per_user(jobs: JobTable) -> Floats:
     return np.sort(np.unique(jobs.column("user"), return_counts=True)[1])[::-1].astype(np.float64)
 
 
-def _sessions(before: npt.NDArray[np.int64], gap_s: Floats) -> Floats:
+def _sessions(before: Ints, gap_s: Floats) -> Floats:
     """Number of jobs of every session."""
     first = np.arange(len(before))
     # In order of submission, so that the first job of the previous job's session is known.

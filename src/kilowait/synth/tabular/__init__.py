@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.generator import RowGenerator, State, check_settings, setting
-from kilowait.synth.log_schema import Columns
+from kilowait.synth.log_schema import Columns, Floats, Ints, prefixed
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import TableEncoder, fit_encoder
 from kilowait.synth.tabular.job_order import group_repeats, order_in_time, within_burst
@@ -45,9 +44,6 @@ __all__ = [
     "TvaeGenerator",
     "TvaeSettings",
 ]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 MAX_WIDTH = 16_384
@@ -196,12 +192,9 @@ class TabularGenerator(RowGenerator):
         return {"submit_s": submit_s, **self._log_table.jobs(table, self.schema)}
 
     def _state(self) -> State:
-        state: dict[str, npt.NDArray[Any]] = {
-            f"frame.{name}": values for name, values in self._log_table.state().items()
-        }
-        state["frame.stretch"] = np.array(self._gap_factor)
-        state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
-        return state | {f"network.{name}": values for name, values in network_weights(self._network).items()}
+        frame = {**self._log_table.state(), "stretch": np.array(self._gap_factor)}
+        network = network_weights(self._network)
+        return prefixed("frame", frame) | prefixed("encoding", self._encoding.state()) | prefixed("network", network)
 
     def _restore(self, state: StoredArrays) -> None:
         check_torch()

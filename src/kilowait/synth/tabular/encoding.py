@@ -18,15 +18,11 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import digamma, ndtr, ndtri, softmax
 
 from kilowait.files.array_file import StoredArrays
-from kilowait.synth.log_schema import StoredRecord, stored, whole_floats
+from kilowait.synth.log_schema import Bools, Floats, Ints, StoredRecord, stored, whole_floats
 from kilowait.synth.tabular.log_table import CATEGORICAL_COLUMNS, nearest, rank_subsample
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 CONCENTRATION = 1e-3
 """Concentration of the Dirichlet prior."""
@@ -178,7 +174,7 @@ class ModeEncoder(StoredRecord):
     """One value: numbers well below it count as 0."""
     kept: Floats = stored("floats", None, minimum="low", maximum="high", least=1, ascending=True)
     """Values that are not atoms, ascending."""
-    missing: npt.NDArray[np.bool_] = stored("flags", 1)
+    missing: Bools = stored("flags", 1)
     """One value: whether there is NaN."""
     number = True
 
@@ -220,7 +216,7 @@ class NormalScoreEncoder(StoredRecord):
 
     margin: Floats = stored("floats", None, minimum="low", maximum="high", least=1, ascending=True)
     """Values, ascending."""
-    missing: npt.NDArray[np.bool_] = stored("flags", 1)
+    missing: Bools = stored("flags", 1)
     """One value: whether there is NaN."""
     number = True
 
@@ -282,7 +278,7 @@ class TableEncoder:
             for column, (name, coder) in enumerate(self.coders.items())
         }
 
-    def state(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
+    def state(self) -> dict[str, Floats | Bools]:
         """Plain arrays, in the order of columns."""
         return {
             f"{name}.{form}.{part}": values

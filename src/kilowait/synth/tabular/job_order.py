@@ -18,14 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from kilowait.synth.log_schema import WEEK_S
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-Bools = npt.NDArray[np.bool_]
+from kilowait.synth.log_schema import WEEK_S, Bools, Floats, Ints
 
 HOURS_PER_WEEK = 168
 MAX_BURST_GAP_S = 1800.0

@@ -16,11 +16,19 @@ import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.jobs.columns import MAX_TIME_S
-from kilowait.synth.log_schema import DAY_S, LIMITS, TIME_COLUMNS, Columns, LogSchema, StoredRecord, stored
+from kilowait.synth.log_schema import (
+    DAY_S,
+    LIMITS,
+    TIME_COLUMNS,
+    Bools,
+    Columns,
+    Floats,
+    Ints,
+    LogSchema,
+    StoredRecord,
+    stored,
+)
 from kilowait.synth.tabular.job_order import HOURS_PER_WEEK, MAX_BURST_GAP_S, WeeklyIntensity, fit_weekly_intensity
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 REQUEST_COLUMNS = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns of the request, as far as a log has them."""
@@ -39,7 +47,7 @@ class LogTable(StoredRecord):
 
     pace: Floats = stored("floats", HOURS_PER_WEEK, minimum=1e-9, maximum=HOURS_PER_WEEK)
     """Intensity of each hour of the week; 1 on average."""
-    whole: npt.NDArray[np.bool_] = stored("flags", 1)
+    whole: Bools = stored("flags", 1)
     """One value: whether submission times are whole seconds."""
     runtimes: Floats = stored("floats", None, minimum=0, maximum=MAX_TIME_S, least=1, ascending=True)
     """Run times, ascending."""
@@ -177,15 +185,15 @@ def request_keys(rows: Columns) -> Ints:
     return np.unique(requests, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _same_user(rows: Columns) -> npt.NDArray[np.bool_]:
+def _same_user(rows: Columns) -> Bools:
     """Whether each job but the first has the same user as the previous one; false where there are no users."""
     if "user" not in rows:
         return np.zeros(len(rows["submit_s"]) - 1, np.bool_)
-    again: npt.NDArray[np.bool_] = rows["user"][1:] == rows["user"][:-1]
+    again: Bools = rows["user"][1:] == rows["user"][:-1]
     return again
 
 
-def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
+def _repeats(rows: Columns) -> Bools:
     """Whether each job repeats the request of its user's previous job."""
     request = request_keys(rows)
     user = rows["user"] if "user" in rows else np.zeros(len(request), np.int64)

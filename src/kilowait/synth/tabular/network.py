@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from kilowait.synth.log_schema import Floats, Ints
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.trainer import Training
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class ColumnLayout:

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.files.array_file import StoredArrays
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator, State, check_settings, setting
-from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, Floats, Ints, prefixed
 from kilowait.synth.sampler import SamplePart, SampleProgress
 from kilowait.synth.trainer import Training, check_torch, device_of, network_weights, one_thread, restored_network
-from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_user, calendar_of, session_starts
+from kilowait.synth.transformer.calendar import CONDITION_SIZES, Calendar, by_user, calendar_of
 from kilowait.synth.transformer.submit_times import (
     JITTER_S,
     DayRange,
@@ -32,20 +31,19 @@ from kilowait.synth.transformer.submit_times import (
     submission_times,
 )
 from kilowait.synth.transformer.tokenizer import (
+    COPIED,
     MAX_CODES,
     RuntimeTokenizer,
     Tokenizer,
+    column_values,
+    fit_column_tokenizer,
     fit_runtime_tokenizer,
-    fit_tokenizer,
 )
 
 if TYPE_CHECKING:
     from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["TransformerGenerator", "TransformerSettings"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,8 @@ class TransformerSettings:
 # -- generator ------------------------------------------------------------------------------------
 
 
-COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
-"""Columns that users repeat, copied from an earlier job or from the frequent-jobs list by pointing."""
 DEFAULT_SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
 """Default width and number of layers."""
-NO_LIMIT_S = 1e12
-"""A request longer than any run time."""
 GROUP_JOBS = 50_000
 """Jobs sampled at a time. A change alters the jobs of a seed."""
 
@@ -127,14 +121,10 @@ class TransformerGenerator(Generator):
             self._learn_private(rows, progress)
             return
         progress("coding", 0.0)
-        values = _values(rows, settings.session_s, exact=self.schema.exact_requests)
+        values = column_values(rows, settings.session_s, exact=self.schema.exact_requests)
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
-            name: fit_tokenizer(
-                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column, **_code_limits(name)
-            )
-            for name, column in values.items()
-            if name != "runtime_s"
+            name: fit_column_tokenizer(name, column) for name, column in values.items() if name != "runtime_s"
         }
         self._runs = fit_runtime_tokenizer(runtime, request, atoms=64, bins=160)
         codes = self._encoded(values)
@@ -162,7 +152,7 @@ class TransformerGenerator(Generator):
             raise InputError("dp_epsilon protects users, and keep_names keeps their names; use only one of them")
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
         public_rows = to_public_values(rows, schema)
-        values = _values(public_rows, settings.session_s, exact=False)
+        values = column_values(public_rows, settings.session_s, exact=False)
         self._codes = {
             name: public_tokenizer(name, schema, settings.session_s) for name in values if name != "runtime_s"
         }
@@ -352,13 +342,10 @@ class TransformerGenerator(Generator):
         )
 
     def _state(self) -> State:
-        state: dict[str, npt.NDArray[Any]] = {
-            f"calendar.{name}": values for name, values in self._calendar.state().items()
-        }
+        state = prefixed("calendar", self._calendar.state())
         for name, codes in self._all_codes().items():
-            state |= {f"codes.{name}.{part}": values for part, values in codes.state().items()}
-        state |= {f"network.{name}": values for name, values in network_weights(self._network).items()}
-        return state
+            state |= prefixed(f"codes.{name}", codes.state())
+        return state | prefixed("network", network_weights(self._network))
 
     def _all_codes(self) -> dict[str, Tokenizer]:
         near = {} if self._runs.near is None else {"near": self._runs.near}
@@ -386,31 +373,3 @@ class TransformerGenerator(Generator):
         if self._calendar.share.shape[1] != shape.frequent_jobs:
             raise state.refuse("calendar.share", f"has no {shape.frequent_jobs} slots of frequent jobs")
         self._network = restored_network(lambda: TransformerNetwork(shape), state.group("network"))
-
-
-def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats]:
-    """The generated columns as numbers, sorted by user; -1 for missing values.
-
-    Where requests equal the run times (`exact`), one unreachable request replaces all of them: otherwise run times
-    would enter the frequent-jobs lists as requests and be copied.
-    """
-    order, user = by_user(rows)
-    gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
-    starts = session_starts(rows["submit_s"][order], user, session_s)[1]
-    values = {"gap_s": np.where(starts, -1.0, gap_s)}
-    for name in (*COPIED, "runtime_s", "status"):
-        if name in rows:
-            values[name] = rows[name][order].astype(np.float64)
-    if exact:
-        values["estimate_s"] = np.full(len(order), NO_LIMIT_S)
-    if "energy_j" in rows:
-        node_seconds = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
-        values["power_w"] = np.nan_to_num((rows["energy_j"] / node_seconds)[order], nan=-1.0)
-    return values
-
-
-def _code_limits(name: str) -> dict[str, int]:
-    """Maximum numbers of codes of a column."""
-    return {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}.get(
-        name, {"atoms": 1000, "bins": 48}
-    )

@@ -19,11 +19,7 @@ import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
 from kilowait.jobs.columns import MAX_TIME_S
-from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns, StoredRecord, stored
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Bools, Columns, Floats, Ints, StoredRecord, stored
 
 CONDITION_SIZES = {
     "user": 0,

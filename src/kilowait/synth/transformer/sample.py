@@ -6,17 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from kilowait.errors import InputError
+from kilowait.synth.log_schema import Bools, Floats, Ints
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MAX_SEQUENCE_JOBS = 512
 """Maximum jobs of a sequence. Longer histories are split into independent sequences."""
@@ -35,7 +32,7 @@ class JobSequences:
     """First row in the output."""
 
 
-def job_sequences(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
+def job_sequences(rows: Ints, first: Bools, times: int) -> JobSequences:
     """Sequences for ascending rows of the calendar, repeated `times` times.
 
     >>> chains = job_sequences(np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2)

@@ -18,12 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from kilowait.synth.log_schema import Floats, Ints
 from kilowait.synth.transformer.calendar import Calendar
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MEAN_BLOCK_WEEKS = 4
 """Mean number of consecutive weeks of a block."""
@@ -90,7 +87,7 @@ def sampled_weeks(span: DayRange, first: int, rng: np.random.Generator) -> Itera
             position += 1
 
 
-def _shuffled_weeks(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _shuffled_weeks(count: int, rng: np.random.Generator) -> Ints:
     """Each of `count` weeks once, in blocks of random length and order."""
     order = (np.arange(count) + rng.integers(count)) % count
     cuts = 1 + np.flatnonzero(rng.random(count - 1) < 1 / MEAN_BLOCK_WEEKS)

@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.files.array_file import StoredArrays
-from kilowait.synth.log_schema import StoredRecord, stored
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.synth.log_schema import Bools, Columns, Floats, Ints, StoredRecord, stored
+from kilowait.synth.transformer.calendar import by_user, session_starts
 
 LARGEST = 1e18
 """Largest absolute value of a column."""
@@ -202,6 +200,45 @@ def fit_runtime_tokenizer(runtime_s: Floats, request_s: Floats, *, atoms: int, b
     return RuntimeTokenizer(fit_tokenizer(below, atoms=atoms, bins=bins), near_tokenizer)
 
 
-def _near(runtime_s: Floats, request_s: Floats) -> npt.NDArray[np.bool_]:
+def _near(runtime_s: Floats, request_s: Floats) -> Bools:
     remaining_s = request_s - runtime_s
     return (remaining_s <= 0) | ((remaining_s <= NEAR_S) & (runtime_s >= NEAR_SHARE * request_s))
+
+
+# -- the columns of a log -------------------------------------------------------------------------
+
+
+COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
+"""Columns that users repeat, copied from an earlier job or from the frequent-jobs list by pointing."""
+NO_LIMIT_S = 1e12
+"""A request longer than any run time."""
+_CODE_LIMITS = {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}
+"""Maximum numbers of codes of a column; others have at most 1,000 atoms and 48 bins."""
+
+
+def column_values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats]:
+    """The generated columns as numbers, sorted by user; -1 for missing values.
+
+    Where requests equal the run times (`exact`), one unreachable request replaces all of them: otherwise run times
+    would enter the frequent-jobs lists as requests and be copied.
+    """
+    order, user = by_user(rows)
+    gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
+    starts = session_starts(rows["submit_s"][order], user, session_s)[1]
+    values = {"gap_s": np.where(starts, -1.0, gap_s)}
+    for name in (*COPIED, "runtime_s", "status"):
+        if name in rows:
+            values[name] = rows[name][order].astype(np.float64)
+    if exact:
+        values["estimate_s"] = np.full(len(order), NO_LIMIT_S)
+    if "energy_j" in rows:
+        node_seconds = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
+        values["power_w"] = np.nan_to_num((rows["energy_j"] / node_seconds)[order], nan=-1.0)
+    return values
+
+
+def fit_column_tokenizer(name: str, values: Floats) -> Tokenizer:
+    """Fit the tokenizer of a generated column other than the run time."""
+    if name == "gap_s" and (values >= 0).any():
+        values = values[values >= 0]
+    return fit_tokenizer(values, **_CODE_LIMITS.get(name, {"atoms": 1000, "bins": 48}))

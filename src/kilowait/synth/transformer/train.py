@@ -13,11 +13,10 @@ from torch import Tensor
 
 from kilowait.rng import stream
 from kilowait.synth import trainer
+from kilowait.synth.log_schema import Ints
 from kilowait.synth.trainer import HasStateDict, Training, gradient_step, one_cycle_schedule, seeded
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.network import NEVER, NetworkShape, TransformerNetwork
-
-Ints = npt.NDArray[np.int64]
 
 CONDITION_DROPOUT = 0.1
 """Dropout of conditions in training."""
