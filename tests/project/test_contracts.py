@@ -91,7 +91,7 @@ def test_violations_are_detected(project, source, case):
         ("synth/planted.py", "import torch"),
         ("cli/planted.py", "import typer, rich, kilowait"),
         ("report/planted.py", "import matplotlib"),
-        ("report/page.py", "import jinja2"),
+        ("report/markup.py", "import jinja2"),
         ("telemetry/planted.py", "import pynvml"),
         ("evaluation/planted.py", "from kilowait.jobs import ExecutionLog"),
     ],

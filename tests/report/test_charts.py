@@ -14,10 +14,10 @@ import numpy as np
 from kilowait.evaluation import timeline
 from kilowait.evaluation.job_measures import started_jobs
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.report import charts
+from kilowait.report import charts, gantt_chart
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.gantt import assign_rows
-from kilowait.report.page import render_part
+from kilowait.report.markup import render_part
 
 KINDS = {"i": "<i4", "f": "<f4", "g": "<f8"}
 
@@ -44,7 +44,7 @@ def setup_of(html):
 
 
 def gantt(comparison_data):
-    schedules = charts.GanttSchedules(comparison_data)
+    schedules = gantt_chart.GanttSchedules(comparison_data)
     html = render_part("chart", schedules.chart("g"))
     return html, setup_of(html), unpacked(html), schedules.rows
 
@@ -113,7 +113,7 @@ def test_job_in_two_segments_keeps_its_wait():
         np.array([4]),
     )
     ticks = charts.TickScale([log])
-    packed, shared = (charts.run_columns(log, assign_rows(log), ticks, 10.0), charts.jobs_columns(log, ticks))
+    packed, shared = (gantt_chart.run_columns(log, assign_rows(log), ticks, 10.0), gantt_chart.jobs_columns(log, ticks))
     wait = packed["start"] - shared["submit"][packed["job"]] - packed["late"]
     assert wait.tolist() == [5, 5, 5]
     assert packed["over"].tolist() == [-20, 0, -10]
@@ -161,11 +161,11 @@ def test_time_chart_matches_the_timeline(comparison):
 
 def test_number_of_schedules_is_limited_by_segments(comparison, monkeypatch):
     comparison_data = ComparisonData(comparison, 0)
-    monkeypatch.setattr(charts, "GANTT_SEGMENTS", 1300)
-    assert len(charts.GanttSchedules(comparison_data).policies) == 2
-    assert comparison_data.reference in charts.GanttSchedules(comparison_data).policies
-    monkeypatch.setattr(charts, "GANTT_SEGMENTS", 1)
-    assert charts.GanttSchedules(comparison_data).policies == (comparison_data.reference,)
+    monkeypatch.setattr(gantt_chart, "GANTT_SEGMENTS", 1300)
+    assert len(gantt_chart.GanttSchedules(comparison_data).policies) == 2
+    assert comparison_data.reference in gantt_chart.GanttSchedules(comparison_data).policies
+    monkeypatch.setattr(gantt_chart, "GANTT_SEGMENTS", 1)
+    assert gantt_chart.GanttSchedules(comparison_data).policies == (comparison_data.reference,)
 
 
 def test_segments_that_start_after_their_decision(comparison):
@@ -175,7 +175,7 @@ def test_segments_that_start_after_their_decision(comparison):
     columns = ("job", "start_s", "end_s", "group", "level", "outcome")
     shuffled = replace(log, **{name: getattr(log, name)[order] for name in columns})
     ticks = charts.TickScale([log])
-    ours = charts.run_columns(shuffled, assign_rows(shuffled), ticks, 10.0)
-    theirs = charts.run_columns(log, assign_rows(log), ticks, 10.0)
+    ours = gantt_chart.run_columns(shuffled, assign_rows(shuffled), ticks, 10.0)
+    theirs = gantt_chart.run_columns(log, assign_rows(log), ticks, 10.0)
     for name, column in theirs.items():
         assert ours[name].tolist() == column.tolist(), name

@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.report import charts
+from kilowait.report import gantt_chart
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.gantt import USER_NAME_CHARACTERS, drawn_jobs, drawn_log, user_names
 from kilowait.report.page import page
@@ -105,9 +105,9 @@ def test_a_job_with_more_segments_than_the_maximum_is_drawn() -> None:
 
 
 def test_a_page_of_a_large_log_says_which_part_of_the_schedule_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "GANTT_SEGMENTS", 500)
+    monkeypatch.setattr(gantt_chart, "GANTT_SEGMENTS", 500)
     data = ComparisonData(comparison_of(replayed(2000)), 0)
-    schedules = charts.GanttSchedules(data)
+    schedules = gantt_chart.GanttSchedules(data)
     assert len(schedules.rows[0].segment) >= 500
     chart = schedules.chart("g")
     assert chart is not None and "Only 500 of 2,000 jobs are drawn" in chart.caption
@@ -115,7 +115,7 @@ def test_a_page_of_a_large_log_says_which_part_of_the_schedule_it_shows(monkeypa
 
 @pytest.mark.parametrize("users", [30, 60_000])
 def test_the_size_of_a_page_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch, users: int) -> None:
-    monkeypatch.setattr(charts, "GANTT_SEGMENTS", 20_000)
+    monkeypatch.setattr(gantt_chart, "GANTT_SEGMENTS", 20_000)
     sizes = [len(page([comparison_of(replayed(count, users, names=40))])) for count in (60_000, 180_000)]
     assert sizes[1] < 1.1 * sizes[0]
     assert sizes[1] < 2_500_000
@@ -125,10 +125,10 @@ def test_segments_of_a_page_take_few_bytes() -> None:
     """A page may have 15 MB; with the maximum number of segments the Gantt chart must leave room for the rest."""
     count = 60_000
     data = ComparisonData(comparison_of(replayed(count)), 0)
-    chart = charts.GanttSchedules(data).chart("g")
+    chart = gantt_chart.GanttSchedules(data).chart("g")
     assert chart is not None
     blocks = sum(len(packed) for _, packed in chart.columns.values())
-    assert blocks / count * charts.GANTT_SEGMENTS < 13e6
+    assert blocks / count * gantt_chart.GANTT_SEGMENTS < 13e6
 
 
 def test_user_names_are_bounded() -> None:

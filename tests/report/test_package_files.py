@@ -25,9 +25,9 @@ def test_the_wheel_has_the_templates_and_assets(project):
 
 
 def test_data_needs_neither_matplotlib_nor_templates():
-    modules = "comparison, energy, gpu, predictions, summary, synthetic, training"
+    modules = "comparison, control_savings, energy, gpu, predictions, summary, synthetic, training"
     code = (
-        f"import sys; from kilowait.report import charts; from kilowait.report.data import {modules}; "
+        f"import sys; from kilowait.report import gantt_chart; from kilowait.report.data import {modules}; "
         "sys.exit(any(name in sys.modules for name in ('matplotlib', 'jinja2')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -21,7 +21,7 @@ from kilowait.evaluation.storage import save_comparison, save_folder, save_run
 from kilowait.report import RunSource, TrainingData, page, write_report
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.data.summary import comparison_table, key_numbers
-from kilowait.report.page import render_part
+from kilowait.report.markup import render_part
 from tests.report.conftest import NASTY, NODES, comparison_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}

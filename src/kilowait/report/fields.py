@@ -6,7 +6,7 @@ used. What relates several fields is checked after that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from os import PathLike, fspath
 from typing import Any
@@ -47,17 +47,9 @@ _NUMBER_OR_NULL = _or_null(_NUMBER)
 _SHARE_OR_NULL = _or_null(_SHARE)
 
 
-def _check(
-    results: dict[str, Any],
-    description: Field,
-    source: str | PathLike[str],
-    remedy: str,
-    problems: Callable[[dict[str, Any]], Iterator[str]],
-) -> None:
-    """Raise an InputError that names the first field that does not match, or the first problem of related fields."""
-    check_fields(results, description, source, remedy=remedy)
-    problem = next(problems(results), None)
-    if problem is not None:
+def _check_related(problems: Iterator[str], source: str | PathLike[str], remedy: str) -> None:
+    """Raise an InputError that names the first problem of related fields."""
+    for problem in problems:
         raise InputError(f"{fspath(source)}: {problem}; {remedy}")
 
 
@@ -120,7 +112,8 @@ PREDICTIONS = Record(
 def check_prediction_results(results: dict[str, Any], source: str | PathLike[str]) -> None:
     """Raise an InputError that names the field if the report cannot show the predictions."""
     remedy = "run kilowait predict report again"
-    _check(results, Record({"predictions": PREDICTIONS}), source, remedy, _prediction_problems)
+    check_fields(results, Record({"predictions": PREDICTIONS}), source, remedy=remedy)
+    _check_related(_prediction_problems(results), source, remedy)
 
 
 def _prediction_problems(results: dict[str, Any]) -> Iterator[str]:
@@ -229,12 +222,10 @@ SYNTHETIC = Record(
 def check_score_results(results: dict[str, Any], source: str | PathLike[str]) -> None:
     """Raise an InputError that names the field if the report cannot show the score."""
     remedy = "run kilowait synth score again"
-    _check(results, Record({"synthetic": SYNTHETIC}), source, remedy, _score_problems)
-
-
-def _score_problems(results: dict[str, Any]) -> Iterator[str]:
-    score: dict[str, Any] = results["synthetic"]
-    return (f"synthetic: {problem}" for problem in _missing_curves(score, score["curves"]))
+    check_fields(results, Record({"synthetic": SYNTHETIC}), source, remedy=remedy)
+    score = results["synthetic"]
+    problems = (f"synthetic: {problem}" for problem in _missing_curves(score, score["curves"]))
+    _check_related(problems, source, remedy)
 
 
 def _missing_curves(score: dict[str, Any], curves: dict[str, Any]) -> Iterator[str]:
@@ -364,9 +355,7 @@ def check_agent_results(results: dict[str, Any], source: str | PathLike[str]) ->
     check_entry("judged", _POWER_EVALUATION if "front" in evaluation else kind)
     check_entry("explained", _EXPLAINED)
     check_entry("front", _FRONT)
-    problem = next(_agent_problems(results), None)
-    if problem is not None:
-        raise InputError(f"{fspath(source)}: {problem}; {remedy}")
+    _check_related(_agent_problems(results), source, remedy)
 
 
 def _agent_problems(results: dict[str, Any]) -> Iterator[str]:

@@ -12,6 +12,8 @@ from typing import Any
 _SUFFIXES = re.compile(r"(\.(swf|csv|psv|txt|parquet|json|gz|bz2|xz|zst|zip))+$")
 NumberFormat = Callable[[float], str]
 """A function that formats a number."""
+Metric = tuple[str, str, str, NumberFormat]
+"""Key, heading, which values are better (less, more, or empty), and format."""
 
 
 def number(value: float) -> str:
@@ -68,6 +70,54 @@ def short_name(trace: str) -> str:
     'KTH-SP2-1996-2.1-cln'
     """
     return _SUFFIXES.sub("", PurePath(trace).name) or trace
+
+
+# -- quantities ----------------------------------------------------------------------------------------
+
+
+_LARGER = {"kWh": "MWh", "MWh": "GWh", "kg": "t", "t": "kt", "W": "kW", "kW": "MW", "MW": "GW"}
+
+
+@dataclass(frozen=True)
+class UnitScale:
+    """A display unit in which the largest of some values has few digits."""
+
+    factor: float
+    """Multiply a value in its original unit by this to get `unit`."""
+    unit: str
+    decimals: int
+
+    def format(self, value: float) -> str:
+        """The value in `unit`, without the unit; all values of a scale have the same number of decimals."""
+        return f"{value * self.factor:,.{self.decimals}f}" if math.isfinite(value) else "–"
+
+
+def scaled(values: Sequence[float], unit: str) -> UnitScale:
+    """The display scale for values in `unit`.
+
+    >>> scale = scaled([12_345.0, 20_000.0], "kWh")
+    >>> scale.format(12_345.0), scale.unit
+    ('12.35', 'MWh')
+    """
+    top = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    factor = 1.0
+    while top * factor >= 10_000 and unit in _LARGER:
+        factor, unit = factor / 1000, _LARGER[unit]
+    digits = math.floor(math.log10(top * factor)) if top > 0 else 0
+    return UnitScale(factor, unit, min(max(3 - digits, 0), 6) if top > 0 else 0)
+
+
+def change(ratio: float) -> str:
+    """A ratio as a relative change in per cent.
+
+    >>> change(0.876), change(1.0), change(1.0204), change(2.5)
+    ('−12.4 %', '0 %', '+2.0 %', '+150 %')
+    """
+    if not math.isfinite(ratio):
+        return "–"
+    percent = 100 * (ratio - 1)
+    size = f"{abs(percent):.0f}" if abs(percent) >= 99.5 else f"{abs(percent):.1f}"
+    return "0 %" if float(size) == 0 else f"{'−' if percent < 0 else '+'}{size} %"
 
 
 # -- tables ------------------------------------------------------------------------------------------

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kilowait.errors import InputError, MissingExtraError
+from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Comparison
 from kilowait.files import locks_output, write_text
 from kilowait.report import charts
 from kilowait.report import figures as drawing
-from kilowait.report.data import energy, gpu, predictions, summary, synthetic, training
+from kilowait.report.data import control_savings, energy, gpu, predictions, summary, synthetic, training
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.data.energy import EnergyData
 from kilowait.report.data.gpu import GpuData
@@ -38,12 +36,9 @@ from kilowait.report.figures import predictions as prediction_figures
 from kilowait.report.figures import synthetic as synthetic_figures
 from kilowait.report.figures import training as training_figures
 from kilowait.report.folders import LoadedRuns, RunSource, load_runs
-from kilowait.report.format import capital
 from kilowait.report.gantt import outages
-from kilowait.units import format_duration
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from kilowait.report.gantt_chart import GanttSchedules
+from kilowait.report.markup import assets, markup, render, render_part
 
 REPORT_TAG = '<meta name="generator" content="kilowait">'
 """The tag by which a file is recognised as a report."""
@@ -179,7 +174,7 @@ def _page(
     drawing.need_matplotlib()
     sections = []
     if comparisons:
-        content = _render("summary.html", comparisons=comparisons, summary=summary, energy=energy)
+        content = render("summary.html", comparisons=comparisons, summary=summary, energy=energy)
         sections.append(_Section("summary", "Summary", content))
         sections += _comparison_sections(comparisons, report_progress, figures_by_name)
     if loaded.training:
@@ -196,23 +191,23 @@ def _page(
         sections += _synthetic_sections(score, number, len(loaded.synthetic_scores) > 1, figures_by_name)
     cleaned = [each for each in comparisons if each.comparison.cleaning_report is not None]
     if cleaned:
-        content = _render("cleaning.html", comparisons=cleaned, summary=summary)
+        content = render("cleaning.html", comparisons=cleaned, summary=summary)
         sections.append(_Section("cleaning", "Cleaning report", content))
     if loaded.sources:
-        content = _render("provenance.html", sources=loaded.sources)
+        content = render("provenance.html", sources=loaded.sources)
         sections.append(_Section("provenance", "Provenance", content))
-    script = _assets(_scripts(comparisons), "\n")
+    script = assets(_scripts(comparisons), "\n")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     has_energy = any(each.comparison.energy is not None for each in comparisons)
-    return _render(
+    return render(
         "page.html",
         title=title if title is not None else _title(comparisons, loaded),
-        tag=_markup(REPORT_TAG),
-        security_policy=_markup(
+        tag=markup(REPORT_TAG),
+        security_policy=markup(
             f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
         ),
         sections=sections,
-        style=_assets(["page.css", *([_ENERGY_STYLE] if has_energy else [])]),
+        style=assets(["page.css", *([_ENERGY_STYLE] if has_energy else [])]),
         script=script,
     )
 
@@ -249,8 +244,8 @@ def _comparison_sections(
         report_progress(f"drawing the figures of {data.trace}")
         draw = _Drawing(figures_by_name, _prefix(number, data.trace) if several else "", f"f{number}")
         energy_data, gpu_data = EnergyData.of(data), GpuData.of(data)
-        schedules = charts.GanttSchedules(data)
-        content = _render(
+        schedules = GanttSchedules(data)
+        content = render(
             "comparison.html",
             number=number,
             data=data,
@@ -260,6 +255,7 @@ def _comparison_sections(
             gpu=gpu,
             energy_data=energy_data,
             energy=energy,
+            control_savings=control_savings,
             energy_figures=energy_figures,
             charts=charts,
             schedules=schedules,
@@ -292,8 +288,8 @@ def _render_each(
     parts = []
     for number, data in enumerate(items):
         draw = _Drawing(figures_by_name, f"{_prefix(number, data.name) if several else ''}{prefix}", f"{ids}{number}")
-        parts.append(_render(template, data=data, several=several, level=4 if several else 3, draw=draw, **context))
-    return _markup("").join(parts)
+        parts.append(render(template, data=data, several=several, level=4 if several else 3, draw=draw, **context))
+    return markup("").join(parts)
 
 
 def _synthetic_sections(
@@ -304,13 +300,13 @@ def _synthetic_sections(
     draw = _Drawing(figures_by_name, prefix, f"s{number}")
     context = {"synthetic": synthetic, "figures": synthetic_figures, "level": 4 if several else 3}
     sections = [
-        _Section(f"synthetic-{part}", heading, _render("synthetic.html", part=part, score=score, draw=draw, **context))
+        _Section(f"synthetic-{part}", heading, render("synthetic.html", part=part, score=score, draw=draw, **context))
         for part, heading in _SYNTHETIC_PARTS.items()
     ]
     if not several:
         return sections
-    parts = [_markup("<h3>{}</h3>").format(section.heading) + section.content for section in sections]
-    return [_Section(f"synthetic-{number}", score.name, _markup("").join(parts))]
+    parts = [markup("<h3>{}</h3>").format(section.heading) + section.content for section in sections]
+    return [_Section(f"synthetic-{number}", score.name, markup("").join(parts))]
 
 
 class _Drawing:
@@ -325,7 +321,7 @@ class _Drawing:
         self.later(name, lambda: figure)
         svg = drawing.as_svg(figure.figure, f"{self._ids}-{name}").removeprefix("<svg")
         wide = figure.figure.get_size_inches()[0] > 8
-        return render_part("figure", figure, _markup(svg), wide)
+        return render_part("figure", figure, markup(svg), wide)
 
     def later(self, name: str, draw: Callable[..., ReportFigure], *args: Any) -> None:
         """Register a figure that is drawn when the figures are saved."""
@@ -334,65 +330,6 @@ class _Drawing:
     def has(self, name: str) -> bool:
         """Whether a figure of this name is registered."""
         return f"{self._prefix}{name}" in self._figures
-
-
-# -- templates and files -------------------------------------------------------------------------------
-
-
-@cache
-def _environment() -> Environment:
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtraError("jinja2", "report") from None
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kilowait.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_joined,
-    )
-    environment.filters |= {
-        "capital": lambda text: capital(str(text)),
-        "duration": format_duration,
-        "factor": predictions.factor,
-        "json_text": _json_text,
-    }
-    return environment
-
-
-def _render(template: str, **context: Any) -> str:
-    return _markup(_environment().get_template(template).render(**context))
-
-
-def render_part(name: str, *args: Any) -> str:
-    """The HTML of a building block, such as a table or a chart, from its plain data; see `templates/parts.html`."""
-    part = getattr(_environment().get_template("parts.html").module, name)
-    return _markup(part(*args))
-
-
-def _markup(text: str) -> str:
-    """Text that is HTML already."""
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-def _joined(value: Any) -> Any:
-    """Join per cent signs of a text to their number by a no-break space."""
-    return value.replace(" %", "\N{NO-BREAK SPACE}%") if type(value) is str else value
-
-
-def _json_text(value: Any) -> str:
-    """JSON for a script element, escaped so that it cannot end the element or begin a comment."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return _markup(text.replace("<", "\\u003c"))
-
-
-def _assets(names: Iterable[str], separator: str = "") -> str:
-    folder = files("kilowait.report").joinpath("assets")
-    return _markup(separator.join(folder.joinpath(name).read_text(encoding="utf-8") for name in names))
 
 
 def _save_figures(figures_by_name: Figures, folder: Path) -> None:

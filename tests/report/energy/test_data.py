@@ -6,7 +6,9 @@ import math
 
 from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, cut_windows, single_window
 from kilowait.report.data.comparison import ComparisonData
-from kilowait.report.data.energy import ControlSavings, EnergyData, change, controls_of, scaled, sentences
+from kilowait.report.data.control_savings import ControlSavings, control_savings, controls_of
+from kilowait.report.data.energy import EnergyData, sentences
+from kilowait.report.format import change, scaled
 from tests.report.conftest import comparison_of, jobs_of
 
 ENERGY_BY_STATE = {"jobs": 1.0, "idle": 1.0}
@@ -121,19 +123,19 @@ def test_pareto_front():
 
 def test_control_savings():
     rows = [*ROWS, (700.0, 200.0, 7200.0, 12.5)]
-    assert EnergyData.of(data_of(rows)).control_savings == (ControlSavings(0, (1, 2), (3,), True),)
+    assert control_savings(EnergyData.of(data_of(rows))) == (ControlSavings(0, (1, 2), (3,), True),)
     combined = ("none", "sleep=break-even", "dvfs=1.1", "sleep=break-even+dvfs=1.1")
-    assert EnergyData.of(data_of(rows, power_controls=combined)).control_savings == (
+    assert control_savings(EnergyData.of(data_of(rows, power_controls=combined))) == (
         ControlSavings(0, (1, 2), (3,), True),
     )
-    assert EnergyData.of(data_of(rows[:2])).control_savings == (), "a single control cannot be split"
-    assert EnergyData.of(data_of(rows[1:], power_controls=combined[1:])).control_savings == (), "no baseline"
+    assert control_savings(EnergyData.of(data_of(rows[:2]))) == (), "a single control cannot be split"
+    assert control_savings(EnergyData.of(data_of(rows[1:], power_controls=combined[1:]))) == (), "no baseline"
     two_sleep_policies = ("none", "sleep=break-even", "sleep=timeout:60", "all")
-    assert not EnergyData.of(data_of(rows, power_controls=two_sleep_policies)).control_savings[0].additive, (
+    assert not control_savings(EnergyData.of(data_of(rows, power_controls=two_sleep_policies)))[0].additive, (
         "two sleep policies"
     )
     other = EnergyData.of(data_of(rows, policies=["fcfs", "saf", "saf", "saf"]))
-    assert other.control_savings == (), "another policy is another scheduler"
+    assert control_savings(other) == (), "another policy is another scheduler"
     assert controls_of(PolicyConfig("fcfs", "easy")) == ()
 
 

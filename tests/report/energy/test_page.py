@@ -13,9 +13,10 @@ from kilowait.evaluation.storage import save_comparison
 from kilowait.report import charts, page, write_report
 from kilowait.report.data import energy as energy_texts
 from kilowait.report.data.comparison import ComparisonData
+from kilowait.report.data.control_savings import control_savings, control_savings_table
 from kilowait.report.data.energy import NODE_STATE_LABELS, EnergyData
 from kilowait.report.figures import energy as figures
-from kilowait.report.page import _assets, render_part
+from kilowait.report.markup import assets, render_part
 from tests.report.conftest import CONTROLS, NASTY, energy_comparison, jobs_of
 from tests.report.test_page import read
 
@@ -69,7 +70,7 @@ def test_energy_adds_sections_and_changes_nothing_else(energy_run):
     assert not re.search(r" CO2|, kWh|data-energy|PowerChart|--behind|outages|[Hh]atched", without_energy)
     for label, after in (("Energy, CO2 and cost", "Distribution of waits"), ("Power over time", "Waits by job")):
         text = re.sub(rf"<h3>{label}</h3>.*?(?=<h3>{after})", "", text, flags=re.DOTALL)
-    text = text.replace(_assets(["energy.css"]), "").replace("\n" + _assets(["power.js"]), "")
+    text = text.replace(assets(["energy.css"]), "").replace("\n" + assets(["power.js"]), "")
     text = re.sub(r"<div><dt>(energy|CO2)</dt>.*?</div>", "", text)
     energy_sentences = (
         "uses the least energy|emits the least CO2|This increases|This does not|Without a longer|No policy|"
@@ -137,7 +138,7 @@ def test_without_signals_there_is_no_co2_and_no_cost():
 
 
 def test_savings_by_power_control(energy_data):
-    html = render_part("table", energy_texts.control_savings_table(energy_data, energy_data.control_savings[0]))
+    html = render_part("table", control_savings_table(energy_data, control_savings(energy_data)[0]))
     rows = cells(html)
     assert list(rows) == [*CONTROLS[1:4], "sum of single controls", "all"]
     energy = energy_data.means("energy_kwh")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kilowait.report.charts import GanttSchedules
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.figures import comparison as job_figures
+from kilowait.report.gantt_chart import GanttSchedules
 from tests.report.conftest import NODES, cluster_with_outage, comparison_of, jobs_of
 
 

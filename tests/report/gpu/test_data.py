@@ -12,7 +12,8 @@ import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
 from kilowait.report.data.comparison import ComparisonData
-from kilowait.report.data.gpu import PANELS, SPEED_METRICS, GpuData, missing_gpu_data, sentences
+from kilowait.report.data.gpu import SPEED_METRICS, GpuData, missing_gpu_data, sentences
+from kilowait.report.data.gpu_timeline import PANELS
 from kilowait.report.data.summary import summary
 from kilowait.synth import gpu_workload
 from tests.report.conftest import comparison_of, jobs_of
@@ -94,8 +95,8 @@ def test_windows_are_combined():
 
 def test_series_are_shares_of_each_type(gpus):
     gpu_data = GpuData.of(ComparisonData(gpus, 0))
-    assert gpu_data.sizes == {"T4": 8, "A100": 4}
-    for policy, lines in gpu_data.lines.items():
+    assert gpu_data.timeline.sizes == {"T4": 8, "A100": 4}
+    for policy, lines in gpu_data.timeline.lines.items():
         used = gpu_timeline(gpus.logs(policy, 0), GPUS)
         assert list(lines.allocated) == ["T4", "A100"]
         assert lines.allocated["T4"].value.tolist() == (used["T4"].value / 8).tolist()
@@ -109,12 +110,12 @@ def test_small_types_are_drawn_together():
     large_cluster = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names))
     comparison = kw.compare(gpu_workload(80, large_cluster, load=1.2, seed=1), large_cluster, ["fcfs"])
     gpu_data = GpuData.of(ComparisonData(comparison, 0))
-    assert len(gpu_data.sizes) == PANELS
-    assert gpu_data.sizes["4 other types"] == 32
-    assert sum(gpu_data.sizes.values()) == 80
-    lines, used = gpu_data.lines[0].allocated, gpu_timeline(comparison.logs(0, 0), large_cluster)
+    assert len(gpu_data.timeline.sizes) == PANELS
+    assert gpu_data.timeline.sizes["4 other types"] == 32
+    assert sum(gpu_data.timeline.sizes.values()) == 80
+    lines, used = gpu_data.timeline.lines[0].allocated, gpu_timeline(comparison.logs(0, 0), large_cluster)
     first, last = used["A100"].edge_s[[0, -1]]
-    total = sum(float(lines[name].integral(first, last)) * gpus for name, gpus in gpu_data.sizes.items())
+    total = sum(float(lines[name].integral(first, last)) * gpus for name, gpus in gpu_data.timeline.sizes.items())
     assert total == pytest.approx(sum(float(series.integral(first, last)) for series in used.values()))
 
 

@@ -16,7 +16,7 @@ from kilowait.report.charts import gpu_chart
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.data.gpu import GpuData
 from kilowait.report.figures.gpu import gpus_over_time
-from kilowait.report.page import render_part
+from kilowait.report.markup import render_part
 from tests.report.gpu.conftest import gpu_comparison
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.report import write_report
 from kilowait.report.data.predictions import PredictionReportData, scores_table, what_if_sentences
 from kilowait.report.figures.predictions import beeswarm
-from kilowait.report.page import render_part
+from kilowait.report.markup import render_part
 from tests.report.predictions.conftest import saved
 from tests.report.test_page import read
 from tests.report.training.test_page import headings, plain

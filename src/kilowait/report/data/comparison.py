@@ -6,7 +6,7 @@ All metrics are computed by `kilowait.evaluation`; this module selects and arran
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import ClassRow, by_class, combine_classes
-from kilowait.evaluation.comparison import Comparison, ComparisonResult, PairwiseResult
+from kilowait.evaluation.comparison import Comparison, ComparisonResult, PairwiseResult, Window
 from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.timeline import gpu_backlog, gpu_timeline, timeline
 from kilowait.jobs import ExecutionLog
@@ -137,13 +137,12 @@ class ComparisonData:
     @property
     def fcfs(self) -> int | None:
         """FCFS with EASY backfilling (else without backfilling); None where neither was run."""
-        choices = [("fcfs", "easy"), ("fcfs", "none")]
         policies = {
-            (c.policy, c.backfill): index
+            c.backfill: index
             for index, c in enumerate(self.comparison.policies)
-            if c.kind == "rule" and c.power_controls == "none"
+            if (c.policy, c.kind, c.power_controls) == ("fcfs", "rule", "none")
         }
-        return next((policies[choice] for choice in choices if choice in policies), None)
+        return policies.get("easy", policies.get("none"))
 
     @cached_property
     def by_importance(self) -> tuple[int, ...]:
@@ -152,15 +151,13 @@ class ComparisonData:
         Agents, the best priority policy, FCFS, the lowest energy, perfect estimates, then all others.
         """
         first = [*self.of_kind("agent"), self.reference, *([] if self.fcfs is None else [self.fcfs])]
-        if (
-            self.comparison.energy is not None and self.real
-        ):  # the energy baseline and the policy with the lowest energy
+        if self.comparison.energy is not None and self.real:
+            # The energy baseline and the policy with the lowest energy.
             energy = self.comparison.means("energy_kwh")
             first += [min(self.real), min(self.real, key=lambda policy: (float(energy[policy]), policy))]
         clairvoyant = self.clairvoyant(self.reference)
-        return tuple(
-            dict.fromkeys([*first, *([] if clairvoyant is None else [clairvoyant]), *(self.real or self.ranked)])
-        )
+        first += [] if clairvoyant is None else [clairvoyant]
+        return tuple(dict.fromkeys([*first, *(self.real or self.ranked)]))
 
     def clairvoyant(self, policy: int) -> int | None:
         """The same policy with perfect estimates; None where it was not run."""
@@ -216,6 +213,10 @@ class ComparisonData:
         """The execution log of a policy in the typical window."""
         return self.comparison.logs(policy, self.typical)
 
+    def windows(self, policy: int) -> Iterator[tuple[ExecutionLog, Window]]:
+        """The execution log of a policy in every window, and the window."""
+        return ((self.comparison.logs(policy, number), each) for number, each in enumerate(self.comparison.windows))
+
     @property
     def size_kind(self) -> str:
         """The kind of job class by size: nodes, or GPUs on node-level clusters."""
@@ -234,16 +235,9 @@ class ComparisonData:
         """
         data = []
         for policy in self.shown:
-            parts = [
-                started_jobs(self.comparison.logs(policy, number), BOUND_S, window.evaluated)
-                for number, window in enumerate(self.comparison.windows)
-            ]
-            data.append(
-                (
-                    np.concatenate([part.wait_s for part in parts]),
-                    np.concatenate([part.turnaround_s if self.lead.timed else part.bsld for part in parts]),
-                )
-            )
+            parts = [started_jobs(log, BOUND_S, window.evaluated) for log, window in self.windows(policy)]
+            lead = [part.turnaround_s if self.lead.timed else part.bsld for part in parts]
+            data.append((np.concatenate([part.wait_s for part in parts]), np.concatenate(lead)))
         return tuple(data)
 
     def by_class(self, kind: str, *, limit: int = 1000) -> list[JobClass]:
@@ -268,10 +262,7 @@ class ComparisonData:
         return row.gpu_h if self.node_level else row.node_h
 
     def _class_rows(self, policy: int, kind: str) -> dict[str, ClassRow]:
-        windows = [
-            by_class(self.comparison.logs(policy, number), kind, counted=window.evaluated)
-            for number, window in enumerate(self.comparison.windows)
-        ]
+        windows = [by_class(log, kind, counted=window.evaluated) for log, window in self.windows(policy)]
         return {row.label: row for row in combine_classes(windows, kind)}
 
 
@@ -285,6 +276,11 @@ def pairs_against(data: ComparisonData, reference: str) -> Mapping[str, Pairwise
         for mean in significance.means
         if mean.policy != reference
     }
+
+
+def nan_last(value: float) -> float:
+    """The key that sorts NaN after all numbers."""
+    return math.inf if math.isnan(value) else value
 
 
 @dataclass(frozen=True, eq=False)

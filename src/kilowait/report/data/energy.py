@@ -6,23 +6,23 @@ All metrics come from the energy accounting of the runs; this module selects, co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import ComparisonResult, EnergyResults, PolicyConfig, SignalCurve
-from kilowait.report.data.comparison import ComparisonData, Floats
+from kilowait.evaluation.comparison import ComparisonResult, EnergyResults, SignalCurve
+from kilowait.report.data.comparison import ComparisonData, Floats, nan_last
 from kilowait.report.format import (
-    Cell,
     NumberFormat,
     ReportColumn,
     ReportTable,
     capital,
+    change,
     column,
     interval_text,
+    scaled,
     share,
     table_of_columns,
 )
@@ -39,41 +39,9 @@ NODE_STATE_LABELS = {
 """Labels of the node states, in stacking order."""
 BACKGROUND_SIGNALS = ("carbon", "price", "temperature")
 """Signals drawn in the background of power charts, by a part of their name, the preferred one first."""
+_UNITS = {"energy_kwh": "kWh", "facility_kwh": "kWh", "co2_kg": "kg", "peak_kw": "kW"}
 EQUAL_RATIO = 1.001
 """Mean waits whose ratio is below this count as equal in sentences."""
-_SUM_NOTE = (
-    "Combined savings can differ from the sum of single savings: for example, DVFS has no effect on a sleeping node."
-)
-_LARGER = {"kWh": "MWh", "MWh": "GWh", "kg": "t", "t": "kt", "W": "kW", "kW": "MW", "MW": "GW"}
-
-
-@dataclass(frozen=True)
-class UnitScale:
-    """A display unit in which the largest of some values has few digits."""
-
-    factor: float
-    """Multiply a value in its original unit by this to get `unit`."""
-    unit: str
-    decimals: int
-
-    def format(self, value: float) -> str:
-        """The value in `unit`, without the unit; all values of a scale have the same number of decimals."""
-        return f"{value * self.factor:,.{self.decimals}f}" if math.isfinite(value) else "–"
-
-
-def scaled(values: Sequence[float], unit: str) -> UnitScale:
-    """The display scale for values in `unit`.
-
-    >>> scale = scaled([12_345.0, 20_000.0], "kWh")
-    >>> scale.format(12_345.0), scale.unit
-    ('12.35', 'MWh')
-    """
-    top = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    factor = 1.0
-    while top * factor >= 10_000 and unit in _LARGER:
-        factor, unit = factor / 1000, _LARGER[unit]
-    digits = math.floor(math.log10(top * factor)) if top > 0 else 0
-    return UnitScale(factor, unit, min(max(3 - digits, 0), 6) if top > 0 else 0)
 
 
 def display_name(signal: SignalCurve) -> str:
@@ -83,39 +51,6 @@ def display_name(signal: SignalCurve) -> str:
     'carbon intensity'
     """
     return "carbon intensity" if signal.name == "carbon" else signal.name
-
-
-def change(ratio: float) -> str:
-    """A ratio as a relative change in per cent.
-
-    >>> change(0.876), change(1.0), change(1.0204), change(2.5)
-    ('−12.4 %', '0 %', '+2.0 %', '+150 %')
-    """
-    if not math.isfinite(ratio):
-        return "–"
-    percent = 100 * (ratio - 1)
-    size = f"{abs(percent):.0f}" if abs(percent) >= 99.5 else f"{abs(percent):.1f}"
-    return "0 %" if float(size) == 0 else f"{'−' if percent < 0 else '+'}{size} %"
-
-
-def controls_of(config: PolicyConfig) -> tuple[str, ...]:
-    """The power controls of a policy, one by one; ``("all",)`` stands for all of them.
-
-    >>> controls_of(PolicyConfig("fcfs", "easy", power_controls="sleep=break-even+dvfs=1.1"))
-    ('sleep=break-even', 'dvfs=1.1')
-    """
-    return () if config.power_controls == "none" else tuple(config.power_controls.split("+"))
-
-
-@dataclass(frozen=True)
-class ControlSavings:
-    """One scheduler without power controls, with single controls, and with several combined."""
-
-    without: int
-    single: tuple[int, ...]
-    together: tuple[int, ...]
-    additive: bool
-    """Whether all single controls are of different kinds, so that their savings can be summed."""
 
 
 class EnergyData:
@@ -145,6 +80,12 @@ class EnergyData:
         merged = values.max(axis=1) if metric.startswith("peak") else values.mean(axis=1)
         return np.array([float(f"{value:.10g}") for value in merged])
 
+    def scaled_mean(self, metric: str, policy: int) -> str:
+        """The mean of an energy or a mass, with its unit."""
+        value = float(self.means(metric)[policy])
+        scale = scaled([value], _UNITS[metric])
+        return f"{scale.format(value)} {scale.unit}"
+
     @property
     def bound_kwh(self) -> float:
         """Lower bound of the energy of any schedule (jobs only, no idle nodes); NaN where it was not computed."""
@@ -159,7 +100,7 @@ class EnergyData:
     def least(self, metric: str) -> int:
         """The policy with the lowest value; ties are broken by mean wait."""
         means, wait = self.means(metric), self.means("mean_wait_s")
-        ranks = {policy: (float(means[policy]), _nan_last(float(wait[policy])), policy) for policy in self.policies}
+        ranks = {policy: (float(means[policy]), nan_last(float(wait[policy])), policy) for policy in self.policies}
         return min(ranks, key=ranks.__getitem__)
 
     def saved(self, policy: int) -> str:
@@ -197,27 +138,6 @@ class EnergyData:
         except InputError:
             return None
 
-    @cached_property
-    def control_savings(self) -> tuple[ControlSavings, ...]:
-        """Schedulers whose savings can be attributed to single power controls."""
-        schedulers: dict[tuple[object, ...], list[int]] = {}
-        for policy in self.policies:
-            config = self.comparison.policies[policy]
-            scheduler = (config.policy, config.backfill, config.kind, config.name)
-            schedulers.setdefault(scheduler, []).append(policy)
-        savings = []
-        for members in schedulers.values():
-            controls = {policy: controls_of(self.comparison.policies[policy]) for policy in members}
-            without = [policy for policy in members if not controls[policy]]
-            single = tuple(policy for policy in members if len(controls[policy]) == 1 and controls[policy] != ("all",))
-            together = tuple(policy for policy in members if len(controls[policy]) > 1 or controls[policy] == ("all",))
-            if without and single and len(single) + len(together) > 1:
-                control_kinds = {controls[policy][0].partition("=")[0] for policy in single}
-                savings.append(
-                    ControlSavings(without[0], single, together, len(single) > 1 and len(control_kinds) == len(single))
-                )
-        return tuple(savings)
-
     def signal(self, name: str) -> SignalCurve | None:
         """The first signal whose name contains `name`, such as carbon or price."""
         return next((s for s in self.record.signals if name in s.name.lower()), None)
@@ -227,10 +147,6 @@ class EnergyData:
         """The currency of the price signal; empty where it is unknown."""
         price = self.signal("price")
         return "" if price is None or "/" not in price.unit else price.unit.partition("/")[0].strip()
-
-
-def _nan_last(value: float) -> float:
-    return math.inf if math.isnan(value) else value
 
 
 # -- sentences -----------------------------------------------------------------------------------------
@@ -246,41 +162,37 @@ def sentences(data: ComparisonData) -> list[str]:
     if len(energy_data.policies) < 2:
         return [_single_policy(energy_data)]
     if least == energy_data.first or energy_data.ratio("energy_kwh", least) == 1:
-        sentences = [f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', 'kWh', least)}."]
+        sentences = [f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', least)}."]
     else:
-        sentences = [_least(energy_data, "energy_kwh", "kWh", f"{labels[least]} uses the least energy", least)]
+        sentences = [_least(energy_data, "energy_kwh", f"{labels[least]} uses the least energy", least)]
     if energy_data.has("co2_kg"):
         greenest = energy_data.least("co2_kg")
         if greenest == energy_data.first:
-            sentences.append(
-                f"No policy emits less CO2 than {first}: {_amount(energy_data, 'co2_kg', 'kg', greenest)}."
-            )
+            sentences.append(f"No policy emits less CO2 than {first}: {_amount(energy_data, 'co2_kg', greenest)}.")
         else:
             subject = "It also emits" if greenest == least else f"{labels[greenest]} emits"
-            sentences.append(_least(energy_data, "co2_kg", "kg", f"{subject} the least CO2", greenest))
+            sentences.append(_least(energy_data, "co2_kg", f"{subject} the least CO2", greenest))
     return sentences + _wait_effect(energy_data, least) + _bound(energy_data)
 
 
 def _single_policy(energy_data: EnergyData) -> str:
     policy = energy_data.policies[0]
-    sentences = f"The nodes use {_amount(energy_data, 'energy_kwh', 'kWh', policy)}"
-    sentences += f", the facility {_amount(energy_data, 'facility_kwh', 'kWh', policy)}"
+    sentences = f"The nodes use {_amount(energy_data, 'energy_kwh', policy)}"
+    sentences += f", the facility {_amount(energy_data, 'facility_kwh', policy)}"
     if energy_data.has("co2_kg"):
-        sentences += f"; that is {_amount(energy_data, 'co2_kg', 'kg', policy)} of CO2"
+        sentences += f"; that is {_amount(energy_data, 'co2_kg', policy)} of CO2"
     return f"{sentences}."
 
 
-def _amount(energy_data: EnergyData, metric: str, unit: str, policy: int) -> str:
-    value = float(energy_data.means(metric)[policy])
-    scale = scaled([value], unit)
+def _amount(energy_data: EnergyData, metric: str, policy: int) -> str:
     each = "" if energy_data.comparison.batched else " per window"
-    return f"{scale.format(value)} {scale.unit}{each}"
+    return f"{energy_data.scaled_mean(metric, policy)}{each}"
 
 
-def _least(energy_data: EnergyData, metric: str, unit: str, subject: str, policy: int) -> str:
+def _least(energy_data: EnergyData, metric: str, subject: str, policy: int) -> str:
     """The lowest value with its significance against the first policy; for a single window only the difference."""
     first, significance = energy_data.comparison.labels[energy_data.first], energy_data.significance(metric)
-    sentences = f"{subject}: {_amount(energy_data, metric, unit, policy)}"
+    sentences = f"{subject}: {_amount(energy_data, metric, policy)}"
     if significance is None:
         return f"{sentences}, {_relative(energy_data.ratio(metric, policy))} than {first}."
     return f"{sentences}. {significance.pair(energy_data.comparison.labels[policy], first).sentence()}"
@@ -299,9 +211,8 @@ def _wait_effect(energy_data: EnergyData, least: int) -> list[str]:
     ours, theirs = float(wait[least]), float(wait[energy_data.first])
     spans = f"from {format_duration(theirs)} to {format_duration(ours)}"
     if ours <= theirs * EQUAL_RATIO:
-        effect = (
-            f"the mean wait decreases {spans}" if ours * EQUAL_RATIO < theirs else f"{format_duration(ours)} on average"
-        )
+        shorter = ours * EQUAL_RATIO < theirs
+        effect = f"the mean wait decreases {spans}" if shorter else f"{format_duration(ours)} on average"
         return [f"This does not increase waits: {effect}{_significance_note(energy_data, least)}."]
     lead = energy_data.data.lead
     before, after = (float(value) for value in energy_data.means(lead.metric)[[energy_data.first, least]])
@@ -355,15 +266,13 @@ def key_numbers(energy_data: EnergyData) -> list[tuple[str, str, str]]:
     """The lowest energy and the lowest CO2: value, label, policy."""
     numbers: list[tuple[str, str, str]] = []
     labels = energy_data.comparison.labels
-    for metric, unit, words in (("energy_kwh", "kWh", "energy"), ("co2_kg", "kg", "CO2")):
+    for metric, words in (("energy_kwh", "energy"), ("co2_kg", "CO2")):
         if not energy_data.has(metric):
             continue
         best = energy_data.least(metric)
         if best == energy_data.first:
-            value = float(energy_data.means(metric)[best])
-            scale = scaled([value], unit)
             each = "" if energy_data.comparison.batched else " a window"
-            numbers.append((f"{scale.format(value)} {scale.unit}", f"{words}{each}", labels[best]))
+            numbers.append((energy_data.scaled_mean(metric, best), f"{words}{each}", labels[best]))
         else:
             detail = f"{labels[best]} against {labels[energy_data.first]}"
             numbers.append((change(energy_data.ratio(metric, best)), words, detail))
@@ -395,15 +304,16 @@ def energy_table(energy_data: EnergyData) -> ReportTable:
             ReportColumn(f"saved against {comparison.labels[energy_data.first]}", [energy_data.saved(p) for p in order])
         )
     cost = f"cost, {energy_data.currency}" if energy_data.currency else "cost"
-    for metric, label, unit, relative in (
-        ("facility_kwh", "facility", "kWh", True),
-        ("co2_kg", "CO2", "kg", True),
-        ("cost", cost, "", True),
-        ("peak_kw", "peak power of the nodes", "kW", False),
+    for metric, label in (
+        ("facility_kwh", "facility"),
+        ("co2_kg", "CO2"),
+        ("cost", cost),
+        ("peak_kw", "peak power of the nodes"),
     ):
         if energy_data.has(metric):
+            unit = _UNITS.get(metric, "")
             scale = energy_scale if unit == "kWh" else scaled(energy_data.means(metric)[order].tolist(), unit)
-            small = partial(energy_data.relative_change, metric) if relative else None
+            small = None if metric == "peak_kw" else partial(energy_data.relative_change, metric)
             columns.append(of(metric, f"{label}, {scale.unit}" if scale.unit else label, scale.format, small))
     if energy_data.has("pue"):
         columns.append(of("pue", "PUE", lambda value: f"{value:.3f}" if math.isfinite(value) else "–"))
@@ -454,66 +364,3 @@ def assumptions(energy_data: EnergyData) -> list[tuple[str, str]]:
             lines.append((capital(display_name(signal)), f"{unit}: {signal.description}"))
     notes = energy_data.record.notes
     return lines + [("", f"{capital(remark)}{'' if remark.endswith('.') else '.'}") for remark in notes]
-
-
-def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> ReportTable:
-    """Savings of single power controls, their sum, and the savings of combined controls."""
-    comparison = energy_data.comparison
-    units = {
-        "energy_kwh": ("energy", "kWh"),
-        "facility_kwh": ("facility energy", "kWh"),
-        "co2_kg": ("CO2", "kg"),
-        "cost": ("cost", energy_data.currency),
-    }
-    units = {metric: unit for metric, unit in units.items() if energy_data.has(metric)}
-    shown = (*savings.single, *savings.together)
-    means = {metric: energy_data.means(metric) for metric in units}
-    saved = {
-        metric: {policy: float(values[savings.without] - values[policy]) for policy in shown}
-        for metric, values in means.items()
-    }
-    scales = {metric: scaled(list(saved[metric].values()), unit) for metric, (_, unit) in units.items()}
-    scales["energy_kwh"] = scales["facility_kwh"]  # both columns in the unit of the larger values
-    wait = energy_data.means("mean_wait_s")
-
-    def cells(values: dict[str, float]) -> list[Cell]:
-        row = []
-        for metric, value in values.items():
-            baseline = float(means[metric][savings.without])
-            relative = change(1 - value / baseline) if baseline > 0 else "–"
-            row.append(Cell(relative, small=(_signed(scales[metric], -value),)))
-        return row
-
-    rows: list[list[Cell | str]] = [
-        [
-            comparison.policies[policy].power_controls,
-            *cells({metric: saved[metric][policy] for metric in units}),
-            Cell(format_duration(float(wait[policy])), small=(_wait_difference(wait[policy], wait[savings.without]),)),
-        ]
-        for policy in shown
-    ]
-    if savings.additive:
-        total = {metric: sum(saved[metric][policy] for policy in savings.single) for metric in units}
-        rows.insert(len(savings.single), ["sum of single controls", *cells(total), ""])
-    faint = [len(savings.single)] if savings.additive else []
-    return ReportTable(
-        f"Savings by power control, single and combined, relative to {comparison.labels[savings.without]}",
-        ["power control", *(label for label, _ in units.values()), "mean wait"],
-        rows,
-        faint=faint,
-        marked=range(len(savings.single) + len(faint), len(rows)),
-        note=_SUM_NOTE if faint else "",
-    )
-
-
-def _signed(scale: UnitScale, value: float) -> str:
-    magnitude = scale.format(abs(value))
-    sign = "" if not magnitude.strip("0.,") else "−" if value < 0 else "+"
-    return f"{sign}{magnitude} {scale.unit}".rstrip()
-
-
-def _wait_difference(ours: float, theirs: float) -> str:
-    if not (math.isfinite(ours) and math.isfinite(theirs)):
-        return "–"
-    difference = format_duration(abs(ours - theirs))
-    return "no change" if difference == "0 s" else f"{'−' if ours < theirs else '+'}{difference}"

@@ -7,16 +7,18 @@ read from the run's results; the others are computed here, over the same windows
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError
-from kilowait.evaluation import by_priority, by_type, fragmentation, gpu_metrics, gpu_timeline
-from kilowait.report.data.comparison import ComparisonData
+from kilowait.evaluation import by_priority, by_type, gpu_metrics
+from kilowait.evaluation.comparison import Window
+from kilowait.jobs import ExecutionLog
+from kilowait.report.data.comparison import ComparisonData, nan_last
+from kilowait.report.data.gpu_timeline import GpuTimeline
 from kilowait.report.format import (
+    Metric,
     NumberFormat,
     ReportColumn,
     ReportTable,
@@ -26,16 +28,11 @@ from kilowait.report.format import (
     share,
     table_of_columns,
 )
-from kilowait.series import Series
 from kilowait.units import format_duration
 
 Row = dict[str, Any]
-Metric = tuple[str, str, str, NumberFormat]
-"""Key, heading, which values are better (less, more, or empty), and format."""
 RowColumn = tuple[str, str, NumberFormat]
 """Key, heading and format."""
-PANELS = 7
-"""Maximum number of GPU types drawn over time; the smallest types are combined."""
 SPEED_METRICS = ("mean_rho", "max_rho", "unfair_share", "jain_rho", "lost_gpu_hours", "work_utilization")
 """Metrics that require the GPU speeds of the run."""
 
@@ -54,15 +51,6 @@ def missing_gpu_data(data: ComparisonData) -> str | None:
         "This cluster allocates individual GPUs, but the folder has no job allocations (pieces.parquet is missing), so "
         "there are no GPU metrics. Repeat the run with this version of kilowait."
     )
-
-
-@dataclass(frozen=True, eq=False)
-class GpuSeries:
-    """GPU allocation and fragmentation of one policy in the window that is drawn, as step functions from 0 to 1."""
-
-    allocated: dict[str, Series]
-    """Allocated share by GPU type, the most frequent type first."""
-    fragmentation: Series
 
 
 class GpuData:
@@ -90,13 +78,8 @@ class GpuData:
         metrics = {}
         for policy in self.order:
             rows = [
-                gpu_metrics(
-                    self.comparison.logs(policy, number),
-                    self.machine,
-                    counted=window.evaluated,
-                    horizon_s=window.horizon,
-                )
-                for number, window in enumerate(self.comparison.windows)
+                gpu_metrics(log, self.machine, counted=window.evaluated, horizon_s=window.horizon)
+                for log, window in self.data.windows(policy)
             ]
             merged = {name: _mean([row[name] for row in rows]) for name in rows[0]}
             saved = self.comparison.gpus.get(self.comparison.labels[policy], {})
@@ -114,17 +97,11 @@ class GpuData:
     @cached_property
     def types(self) -> dict[int, list[Row]]:
         """For each policy that is drawn: rows of `by_type`; counts are summed over windows, shares averaged."""
-        return {
-            policy: _merged(
-                [
-                    by_type(self.comparison.logs(policy, number), self.machine, horizon_s=window.horizon)
-                    for number, window in enumerate(self.comparison.windows)
-                ],
-                key="type",
-                summed=("jobs", "gpu_hours", "preemptions", "migrations"),
-            )
-            for policy in self.data.shown
-        }
+        return self._rows_by_policy(
+            lambda log, window: by_type(log, self.machine, horizon_s=window.horizon),
+            key="type",
+            summed=("jobs", "gpu_hours", "preemptions", "migrations"),
+        )
 
     @cached_property
     def priorities(self) -> dict[int, list[Row]]:
@@ -132,59 +109,24 @@ class GpuData:
 
         Counts are summed over windows, times averaged.
         """
+        return self._rows_by_policy(
+            lambda log, window: by_priority(log, counted=window.evaluated),
+            key="priority",
+            summed=("jobs", "finished", "preemptions", "gpu_hours"),
+        )
+
+    @cached_property
+    def timeline(self) -> GpuTimeline:
+        """Allocation and fragmentation over time."""
+        return GpuTimeline(self.data, self.machine)
+
+    def _rows_by_policy(
+        self, rows_of: Callable[[ExecutionLog, Window], list[Row]], *, key: str, summed: Sequence[str]
+    ) -> dict[int, list[Row]]:
         return {
-            policy: _merged(
-                [
-                    by_priority(self.comparison.logs(policy, number), counted=window.evaluated)
-                    for number, window in enumerate(self.comparison.windows)
-                ],
-                key="priority",
-                summed=("jobs", "finished", "preemptions", "gpu_hours"),
-            )
+            policy: _merged([rows_of(log, window) for log, window in self.data.windows(policy)], key, summed)
             for policy in self.data.shown
         }
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Number of GPUs by drawn type, the most frequent first; the smallest types are combined."""
-        gpus: dict[str, int] = {}
-        for group in self.machine.groups:
-            if group.nodes * group.gpus:
-                gpus[group.gpu_type] = gpus.get(group.gpu_type, 0) + group.nodes * group.gpus
-        ordered = dict(sorted(gpus.items(), key=lambda pair: -pair[1]))
-        if len(ordered) <= PANELS:
-            return ordered
-        first = dict(list(ordered.items())[: PANELS - 1])
-        return first | {f"{len(ordered) - len(first)} other types": sum(ordered.values()) - sum(first.values())}
-
-    @cached_property
-    def lines(self) -> dict[int, GpuSeries]:
-        """Series of each policy that is drawn, except policies under which no job ran."""
-        lines = {}
-        for policy in self.data.shown:
-            log = self.data.log(policy)
-            try:
-                used = gpu_timeline(log, self.machine)
-            except InputError:  # no job ran for a positive time
-                continue
-            allocated = {
-                name: _share([used[gpu_type] for gpu_type in self._members(name)], gpus)
-                for name, gpus in self.sizes.items()
-            }
-            lines[policy] = GpuSeries(allocated, fragmentation(log, self.machine))
-        return lines
-
-    def _members(self, name: str) -> list[str]:
-        types = {group.gpu_type for group in self.machine.groups if group.nodes * group.gpus}
-        return [name] if name in types else sorted(types - set(self.sizes))
-
-
-def _share(parts: Sequence[Series], gpus: int) -> Series:
-    """The sum of several series of GPUs in use, as a share of `gpus`."""
-    if len(parts) == 1:
-        return Series(parts[0].edge_s, parts[0].value / gpus)
-    edge = sorted({float(edge) for part in parts for edge in part.edge_s})
-    return Series(edge, sum(part.at(edge[:-1]) for part in parts) / gpus)  # type: ignore[arg-type]
 
 
 def _merged(windows: Sequence[Sequence[Row]], key: str, summed: Sequence[str]) -> list[Row]:
@@ -232,7 +174,7 @@ def _allocation(gpu_data: GpuData) -> str:
         ("gpu_utilization", "of the GPUs are allocated while jobs arrive"),
         ("mean_fragmentation", "are free but too fragmented for the typical job"),
     ):
-        ranked = sorted(policies, key=lambda policy: _nan_last(gpu_data.table[policy][name]))
+        ranked = sorted(policies, key=lambda policy: nan_last(gpu_data.table[policy][name]))
         low, high = (gpu_data.table[policy][name] for policy in (ranked[0], ranked[-1]))
         if len(policies) == 1 or share(low) == share(high):
             parts.append(f"{share(low)} {label}")
@@ -269,19 +211,9 @@ def _preemptions(gpu_data: GpuData) -> list[str]:
         row = gpu_data.table[policy]
         if not row["preemptions"] and not row["migrations"]:
             continue
-        events = [
-            f"{count(row[name])} {label}"
-            for name, label in (("preemptions", "preemptions"), ("migrations", "migrations"))
-            if row[name]
-        ]
-        lost_gpu_hours = row["lost_gpu_hours"]
-        cost = (
-            ""
-            if math.isnan(lost_gpu_hours)
-            else f", {number(lost_gpu_hours)} GPU-hours of work lost"
-            if lost_gpu_hours
-            else ", no work lost"
-        )
+        events = [f"{count(row[name])} {name}" for name in ("preemptions", "migrations") if row[name]]
+        lost = number(row["lost_gpu_hours"]) + " GPU-hours of" if row["lost_gpu_hours"] else "no"
+        cost = "" if math.isnan(row["lost_gpu_hours"]) else f", {lost} work lost"
         parts.append(f"{_label(gpu_data, policy)}: {' and '.join(events)}{cost}")
     if not parts:
         return ["No job was preempted or migrated."]
@@ -303,10 +235,6 @@ def _fairness(gpu_data: GpuData) -> list[str]:
         "Share of jobs that would have finished earlier alone on a fair share of the cluster (rho above 1.05): "
         f"{'; '.join(parts)}."
     ]
-
-
-def _nan_last(value: float) -> float:
-    return math.inf if math.isnan(value) else value
 
 
 # -- tables ------------------------------------------------------------------------------------------

@@ -77,18 +77,18 @@ def _scope(data: ComparisonData) -> str:
 
 def _single_run(data: ComparisonData) -> str:
     """The main metrics of a report with a single policy."""
-    names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
-    means = {name: float(data.comparison.means(name)[0]) for name in names}
-    wait, busy = format_duration(means["mean_wait_s"]), share(means["utilization"])
+    wait_s, busy, lead = (
+        float(data.comparison.means(name)[0]) for name in ("mean_wait_s", "utilization", data.lead.metric)
+    )
+    label, wait = data.comparison.labels[0], format_duration(wait_s)
     if data.node_level:
         return (
-            f"Under {data.comparison.labels[0]} jobs take {format_duration(means['mean_turnaround_s'])} on average "
-            f"from submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are allocated "
-            "while jobs arrive."
+            f"Under {label} jobs take {format_duration(lead)} on average from submission to their end (JCT), {wait} of "
+            f"it waiting, and {share(busy)} of the GPUs are allocated while jobs arrive."
         )
     return (
-        f"Under {data.comparison.labels[0]} jobs wait {wait} on average, their mean bounded slowdown is "
-        f"{number(means['mean_bsld'])}, and {busy} of the nodes are busy."
+        f"Under {label} jobs wait {wait} on average, their mean bounded slowdown is {number(lead)}, and {share(busy)} "
+        "of the nodes are busy."
     )
 
 
@@ -119,25 +119,30 @@ def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     for policy in data.of_kind("agent"):
         agent = labels[policy]
         pair = significance.pair(agent, baseline)
-        name = "agent" if agent == "agent" else f"agent {agent}"
-        sentence = {
-            "better": f"The {name} is significantly better than the best priority policy, {baseline}.",
-            "worse": f"The {name} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
-            "same": f"The {name} behaves like the best priority policy, {baseline}.",
-            "undecided": (
-                f"The difference between the {name} and the best priority policy, {baseline}, is not significant."
-            ),
-        }[pair.verdict]
-        sentences.append(sentence)
+        sentences.append(agent_verdict("agent" if agent == "agent" else f"agent {agent}", pair.verdict, baseline))
         if {agent, baseline} != {labels[other] for other in data.real[:2]}:  # otherwise `_winner` has this sentence
             sentences.append(pair.sentence(data.lead.label))
-        closed = gaps.get(agent, math.nan)
-        if math.isfinite(closed):
-            gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"
-            sentences.append(
-                f"{agent} achieves {gained} of the gain that {baseline} would have from perfect run-time estimates."
-            )
+        sentences += closed_gap(agent, gaps.get(agent, math.nan), baseline)
     return sentences
+
+
+def agent_verdict(agent: str, verdict: str, baseline: str) -> str:
+    """The result of the significance test of an agent against the best priority policy, as a sentence."""
+    return {
+        "better": f"The {agent} is significantly better than the best priority policy, {baseline}.",
+        "worse": f"The {agent} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
+        "same": f"The {agent} behaves like the best priority policy, {baseline}.",
+        "undecided": f"The difference between the {agent} and the best priority policy, {baseline}, is not "
+        "significant.",
+    }[verdict]
+
+
+def closed_gap(agent: str, gap: float, baseline: str) -> list[str]:
+    """The share of the gain from perfect estimates that an agent achieves, as a sentence; empty if it is unknown."""
+    if not math.isfinite(gap):
+        return []
+    gained = f"{100 * gap:.0f} %" if gap > 0 else "nothing"
+    return [f"{agent} achieves {gained} of the gain that {baseline} would have from perfect run-time estimates."]
 
 
 def _tradeoffs(data: ComparisonData) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 
 from kilowait.evaluation.comparison import METRIC_NAMES, PairwiseResult
 from kilowait.evaluation.storage.folder import null_to_nan
-from kilowait.report.data.summary import verdict_cell
+from kilowait.report.data.summary import agent_verdict, closed_gap, verdict_cell
 from kilowait.report.format import (
     Cell,
-    NumberFormat,
+    Metric,
     ReportColumn,
     ReportTable,
     capital,
@@ -68,10 +68,10 @@ class AgentEvaluationData:
         self.metric = str(results["metric"])
         self.rows = sorted((row for row in results["rows"] if row["kind"] != "clairvoyant"), key=self.value)
         names = [column.name for column in fields(PairwiseResult)]
-        self._pairs: list[PairwiseResult] = []
-        for pair in results["judgement"]["pairs"]:
-            values: dict[str, Any] = null_to_nan({name: pair[name] for name in names})
-            self._pairs.append(PairwiseResult(**values))
+        pairs: list[dict[str, Any]] = [
+            null_to_nan({name: pair[name] for name in names}) for pair in results["judgement"]["pairs"]
+        ]
+        self._pairs = [PairwiseResult(**pair) for pair in pairs]
 
     def value(self, row: Mapping[str, Any], metric: str | None = None) -> float:
         """A metric of a policy; NaN where it is undefined."""
@@ -118,22 +118,9 @@ class AgentEvaluationData:
         pair = None if agent is None or best_policy is None else self.pair(agent, best_policy)
         if pair is None:
             return [str(sentence) for sentence in self.results.get("sentences", ())[:1]]
-        sentence = {
-            "better": f"The agent is significantly better than the best priority policy, {best_policy}.",
-            "worse": (
-                f"The agent is significantly worse than the best priority policy, {best_policy}: use {best_policy}."
-            ),
-            "same": f"The agent behaves like the best priority policy, {best_policy}.",
-            "undecided": (
-                f"The difference between the agent and the best priority policy, {best_policy}, is not significant."
-            ),
-        }[pair.verdict]
         gap = null_to_nan(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
-        gained = f"{100 * gap:.0f} %" if gap > 0 else "nothing"
-        closed = [
-            f"The agent achieves {gained} of the gain that {best_policy} would have from perfect run-time estimates."
-        ]
-        return [sentence, pair.sentence(), *(closed if math.isfinite(gap) else [])]
+        closed = closed_gap("The agent", gap, str(best_policy))
+        return [agent_verdict("agent", pair.verdict, str(best_policy)), pair.sentence(), *closed]
 
 
 def signed(value: float) -> str:
@@ -167,11 +154,12 @@ def decision_sentences(case: Mapping[str, Any], score: str) -> list[str]:
     """The explanation of one decision in sentences."""
     other = case["other"]
     condition = ", in an average state," if any(part["of"] == "whole" for part in case["parts"]) else ","
+    margin = number(float(case["margin"])) if case["margin"] >= SMALL_MARGIN else f"less than {SMALL_MARGIN}"
     second_best = f"one {job_description(other)}" if other else "starting no job"
     sentences = [
         f"Of {int(case['choices']):,} eligible jobs the agent chose one {job_description(case['chosen'])}; the second "
         f"best was {second_best}.",
-        f"The margin of the chosen job is {_margin_text(float(case['margin']))} ({score}). For the mean of the other "
+        f"The margin of the chosen job is {margin} ({score}). For the mean of the other "
         f"jobs{condition} the margin would have been {signed(float(case['usual']))}.",
     ]
     parts = sorted(case["parts"], key=lambda part: -abs(float(part["moved"])))
@@ -184,10 +172,6 @@ def decision_sentences(case: Mapping[str, Any], score: str) -> list[str]:
     return sentences
 
 
-def _margin_text(margin: float) -> str:
-    return number(margin) if margin >= SMALL_MARGIN else f"less than {SMALL_MARGIN}"
-
-
 # -- tables ------------------------------------------------------------------------------------------
 
 
@@ -196,9 +180,7 @@ def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
     rows, best_policy = evaluation.rows, evaluation.best_policy
     labels = [str(row["label"]) for row in rows]
     timed = evaluation.metric.endswith("_s")
-    metrics: list[tuple[str, str, str, NumberFormat]] = [
-        (evaluation.metric, evaluation.metric_label, "less", format_duration if timed else number)
-    ]
+    metrics: list[Metric] = [(evaluation.metric, evaluation.metric_label, "less", format_duration if timed else number)]
     metrics += [
         (name, label, better, cell)
         for name, label, better, cell in (
@@ -239,25 +221,17 @@ def gpu_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
     """Agent and other policies on a GPU cluster, by mean completion time."""
     policies = {name: null_to_nan(_numbers(row)) for name, row in results["policies"].items()}
     order = sorted(policies, key=lambda name: policies[name]["mean_jct_s"])
-    metrics: tuple[tuple[str, str, str, NumberFormat], ...] = (
+    metrics: tuple[Metric, ...] = (
         ("mean_jct_s", "mean completion time (JCT)", "less", format_duration),
         ("p95_jct_s", "95th percentile", "less", format_duration),
         ("makespan_s", "makespan", "less", format_duration),
         ("gpu_utilization", "GPUs allocated", "more", share),
         ("flops_utilization", "GPUs allocated, by FLOPS", "more", share),
     )
-    columns = [
-        column(label, [policies[name].get(metric, math.nan) for name in order], cell, better=better)
-        for metric, label, better, cell in metrics
-    ]
-    ratios = []
-    for name in order:
-        ratio, low, high = (math.nan if end is None else end for end in results["ratios"].get(name) or [None] * 3)
-        interval = interval_text(low, high, number)
-        ratios.append(
-            Cell(f"× {number(ratio)}", small=(interval,) if interval else ()) if math.isfinite(ratio) else "–"
-        )
-    columns.insert(1, ReportColumn("against the best priority policy", ratios))
+    columns = _policy_columns(policies, order, metrics)
+    ratios = [_known(results["ratios"].get(name) or [None] * 3) for name in order]
+    cells = [_interval_cell(f"× {number(mean)}", *ends) if math.isfinite(mean) else "–" for mean, *ends in ratios]
+    columns.insert(1, ReportColumn("against the best priority policy", cells))
     return table_of_columns(
         f"On {_windows(results)}",
         "policy",
@@ -275,22 +249,17 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
     resource = str(results["objective"])
     shown = {"agent", *results["front"], *(name for name in policies if name.endswith(", none"))}
     order = sorted(shown, key=lambda name: policies[name].get(resource, math.nan))
-    metrics: tuple[tuple[str, str, NumberFormat], ...] = (
-        ("energy", "kWh per job", number),
-        ("co2", "kg CO2e per job", number),
-        ("cost", "cost per job", number),
-        ("slowdown", "mean bounded slowdown", number),
-        ("wait_s", "mean wait", format_duration),
-        ("p95_wait_s", "95th percentile of wait", format_duration),
+    metrics: tuple[Metric, ...] = (
+        ("energy", "kWh per job", "less", number),
+        ("co2", "kg CO2e per job", "less", number),
+        ("cost", "cost per job", "less", number),
+        ("slowdown", "mean bounded slowdown", "less", number),
+        ("wait_s", "mean wait", "less", format_duration),
+        ("p95_wait_s", "95th percentile of wait", "less", format_duration),
     )
-    columns = [
-        column(label, [policies[name].get(metric, math.nan) for name in order], cell)
-        for metric, label, cell in metrics
-        if metric in policies["agent"]
-    ]
+    columns = _policy_columns(policies, order, [metric for metric in metrics if metric[0] in policies["agent"]])
     (value, low, high), (slowdown_ratio, lower, higher) = (
-        [number(math.nan if end is None else end) for end in results["margin"][name]]
-        for name in ("objective_ratio", "delay_ratio")
+        [number(end) for end in _known(results["margin"][name])] for name in ("objective_ratio", "delay_ratio")
     )
     note = (
         f"Of {len(policies) - 1:,} hand-tuned policies with power controls, the table shows the Pareto front of "
@@ -303,9 +272,27 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
     return table_of_columns(f"On {_windows(results)}", "policy", order, columns, marked=marked, note=note)
 
 
+def _policy_columns(
+    policies: Mapping[str, Mapping[str, Any]], order: Sequence[str], metrics: Sequence[Metric]
+) -> list[ReportColumn]:
+    return [
+        column(label, [policies[name].get(metric, math.nan) for name in order], cell, better=better)
+        for metric, label, better, cell in metrics
+    ]
+
+
 def _windows(results: Mapping[str, Any]) -> str:
     windows, jobs = int(results["windows"]), int(results["window_jobs"])
     return f"{windows:,} windows of {jobs:,} jobs, later than the training jobs"
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _interval_cell(text: str, low: float, high: float) -> Cell:
+    interval = interval_text(low, high, number)
+    return Cell(text, small=(interval,) if interval else ())
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,8 +330,8 @@ def pareto_table(results: Mapping[str, Any]) -> ReportTable:
 
 def _pareto_cell(row: Mapping[str, Any], name: str) -> Cell:
     low, high = (row.get("intervals") or {}).get(name) or (None, None)
-    interval = "" if low is None or high is None else interval_text(float(low), float(high), number)
-    return Cell(number(float(row["metrics"][name])), small=(interval,) if interval else ())
+    ends = (math.nan, math.nan) if low is None or high is None else (float(low), float(high))
+    return _interval_cell(number(float(row["metrics"][name])), *ends)
 
 
 def weights_table(weights: Sequence[Sequence[Any]]) -> ReportTable:

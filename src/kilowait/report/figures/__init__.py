@@ -18,27 +18,6 @@ from kilowait.errors import MissingExtraError
 from kilowait.files import write_bytes
 from kilowait.report.data.comparison import AGENT, ComparisonData
 
-__all__ = [
-    "ReportFigure",
-    "annotate",
-    "as_svg",
-    "escape_dollar",
-    "interval_mark",
-    "legend_above",
-    "legend_columns",
-    "legend_outside",
-    "line_style",
-    "log_axis",
-    "need_matplotlib",
-    "new_figure",
-    "round_y",
-    "row_labels",
-    "save",
-    "slowdown_axis",
-    "span_unit",
-    "wait_axis",
-]
-
 INK, FAINT, GRID = "#24292f", "#57606a", "#d0d7de"
 LINES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), "-", (0, (4, 1)), (0, (1, 1.6)))
@@ -157,6 +136,13 @@ class new_figure:
 
     def __exit__(self, *error: Any) -> None:
         self._style.__exit__(*error)
+
+
+def whole_width(panels: Any) -> Any:
+    """The first of two panels, enlarged to the width of both."""
+    panels[1].remove()
+    panels[0].set_subplotspec(panels[0].get_gridspec()[:])
+    return panels[0]
 
 
 def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:

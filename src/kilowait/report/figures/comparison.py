@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.evaluation.comparison import ComparisonResult
 from kilowait.jobs import ExecutionLog
-from kilowait.report.data.comparison import AGENT, CLAIRVOYANT, ComparisonData, load_over_time, pairs_against
+from kilowait.report.data.comparison import AGENT, CLAIRVOYANT, ComparisonData, Floats, load_over_time, pairs_against
 from kilowait.report.figures import (
     FAINT,
     INK,
@@ -31,12 +30,12 @@ from kilowait.report.figures import (
     slowdown_axis,
     span_unit,
     wait_axis,
+    whole_width,
 )
 from kilowait.report.format import capital, number, share
 from kilowait.report.gantt import GanttRows, outages
 from kilowait.units import format_duration
 
-Floats = npt.NDArray[np.float64]
 GRID = 160
 _PERFECT = ["the same policy with perfect estimates"]
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
@@ -176,9 +175,7 @@ def gantt(label: str, log: ExecutionLog, gantt_rows: GanttRows, sizes: Sequence[
     width, height = 1160, 420
     image, span_days = _schedule_image(log, gantt_rows, sizes, width, height)
     with new_figure(height_in=3.4, columns=2) as (figure, panels):
-        panels[1].remove()
-        axes = panels[0]
-        axes.set_subplotspec(axes.get_gridspec()[:])
+        axes = whole_width(panels)
         axes.imshow(
             image,
             origin="lower",
@@ -212,7 +209,7 @@ def size_colours(count: int) -> list[str]:
 
 def _schedule_image(
     log: ExecutionLog, gantt_rows: GanttRows, sizes: Sequence[tuple[int, str]], width: int, height: int
-) -> tuple[npt.NDArray[np.float64], tuple[float, float]]:
+) -> tuple[Floats, tuple[float, float]]:
     """RGBA image of the schedule, in which each pixel mixes the colours of its jobs; and the first and last day."""
     image = np.ones((height, width, 4))
     if not len(log):

@@ -11,7 +11,7 @@ import numpy as np
 
 from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.data.comparison import AGENT
-from kilowait.report.data.energy import BACKGROUND_SIGNALS, NODE_STATE_LABELS, EnergyData, change, display_name, scaled
+from kilowait.report.data.energy import BACKGROUND_SIGNALS, NODE_STATE_LABELS, EnergyData, display_name
 from kilowait.report.figures import (
     FAINT,
     GRID,
@@ -27,7 +27,9 @@ from kilowait.report.figures import (
     new_figure,
     row_labels,
     span_unit,
+    whole_width,
 )
+from kilowait.report.format import change, scaled
 
 _COLOURS = dict(zip(NODE_STATE_LABELS, (LINES[0], LINES[5], LINES[4], LINES[3], LINES[1], LINES[6]), strict=True))
 _LABEL_OFFSETS = (
@@ -64,8 +66,7 @@ def energy_pareto(energy_data: EnergyData) -> ReportFigure:
     alt_parts = []
     with new_figure(height_in=3.9, columns=2) as (figure, panels):
         if len(metrics) == 1:
-            panels[1].remove()
-            panels[0].set_subplotspec(panels[0].get_gridspec()[:])
+            whole_width(panels)
         for axes, (metric, label, unit_in) in zip(panels, metrics, strict=False):
             values = energy_data.means(metric)
             scale = scaled([float(values[policy]) for policy in with_wait], unit_in)
@@ -102,29 +103,21 @@ def energy_by_state(energy_data: EnergyData) -> ReportFigure:
     rows = [*energy_data.policies, *energy_data.data.of_kind("clairvoyant")]
     totals = {policy: sum(energy_data.record.states[policy].values()) for policy in rows}
     scale = scaled(list(totals.values()), "kWh")
-    states = [
-        name
-        for name in NODE_STATE_LABELS
-        if any(energy_data.record.states[policy].get(name, 0.0) > 0 for policy in rows)
-    ]
+    by_policy = energy_data.record.states
+    states = [name for name in NODE_STATE_LABELS if any(by_policy[policy].get(name, 0.0) > 0 for policy in rows)]
     alt_parts = []
     with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
-        panels[1].remove()
-        axes = panels[0]
-        axes.set_subplotspec(axes.get_gridspec()[:])
+        axes = whole_width(panels)
         for place, policy in enumerate(reversed(rows)):
             left, parts = 0.0, []
             for name in states:
-                value = energy_data.record.states[policy].get(name, 0.0)
+                value = by_policy[policy].get(name, 0.0)
                 width = value * scale.factor
                 axes.barh(place, width, left=left, height=0.66, color=_COLOURS[name], edgecolor=INK, linewidth=0.4)
                 left += width
                 parts.append(f"{NODE_STATE_LABELS[name]} {scale.format(value)}")
-            saving = (
-                ""
-                if policy == energy_data.first
-                else f"  {change(totals[policy] / max(totals[energy_data.first], 1e-300))}"
-            )
+            relative = change(totals[policy] / max(totals[energy_data.first], 1e-300))
+            saving = "" if policy == energy_data.first else f"  {relative}"
             annotate(axes, f"{scale.format(totals[policy])}{saving}", (left, place), 6)
             alt_parts.append(f"{energy_data.comparison.labels[policy]}: {', '.join(parts)}")
         row_labels(axes, [escape_dollar(energy_data.data.names[policy]) for policy in reversed(rows)])

@@ -12,12 +12,12 @@ from kilowait.report.format import share
 def gpus_over_time(gpu_data: GpuData, *, bins: int = 300) -> ReportFigure:
     """A panel for each GPU type and one for fragmentation in the typical window, one line for each policy."""
     numbers = gpu_data.data.colour_numbers
-    types = list(gpu_data.sizes)
+    types = list(gpu_data.timeline.sizes)
     with new_figure(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
         figure,
         panels,
     ):
-        for policy, lines in gpu_data.lines.items():
+        for policy, lines in gpu_data.timeline.lines.items():
             style = line_style(numbers[policy]) | {"linewidth": 1.3}
             label = escape_dollar(gpu_data.data.names[policy])
             for axes, series in zip(panels, (*lines.allocated.values(), lines.fragmentation), strict=True):
