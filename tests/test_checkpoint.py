@@ -14,7 +14,7 @@ from safetensors.numpy import save, save_file
 from kilowait import checkpoint
 from kilowait.checkpoint import Checkpoint, StateFormat, check_identity
 from kilowait.errors import InputError
-from kilowait.files.safetensors_file import write_safetensors
+from kilowait.files.array_file import write_safetensors
 
 THING = StateFormat("thing", version=2, remedy="train again")
 

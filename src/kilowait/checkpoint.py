@@ -25,9 +25,9 @@ from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
 from kilowait.errors import InputError
 from kilowait.files import write_text
+from kilowait.files.array_file import read_safetensors, write_safetensors
 from kilowait.files.documents import parse_json
 from kilowait.files.regular_file import read_bytes
-from kilowait.files.safetensors_file import read_safetensors, write_safetensors
 
 Arrays = dict[str, npt.NDArray[Any]]
 

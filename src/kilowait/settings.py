@@ -1,4 +1,4 @@
-"""How the fields of settings dataclasses are written on the command line.
+"""How settings are written: the fields of dataclasses on the command line, and parameters behind a name.
 
 A settings dataclass owns the names, types, defaults and checks of its fields. `Option` adds what only the command line
 needs. `kilowait.cli.options` makes the options of a command from the dataclasses that it fills.
@@ -6,9 +6,11 @@ needs. `kilowait.cli.options` makes the options of a command from the dataclasse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
+
+from kilowait.errors import InputError, UnknownNameError
 
 NO_VALUE: Any = object()
 """Marks that an option without a value has the default of its field."""
@@ -55,3 +57,21 @@ class Option:
 @dataclass(frozen=True)
 class Argument(Option):
     """A positional argument of the command line that sets a field."""
+
+
+def named_parameters(kind: str, text: str, known: Collection[str]) -> dict[str, str]:
+    """The parameters behind the name in a text such as ``random:seed=3``; `kind` is what the text names, for errors.
+
+    >>> named_parameters("policy", "multifactor:age=500:max_age_s=3d", ["age", "max_age_s"])
+    {'age': '500', 'max_age_s': '3d'}
+    """
+    name, *settings = text.strip().split(":")
+    values: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"{kind} {text!r}: {setting!r} is not written as name=value")
+        if key not in known:
+            raise UnknownNameError(f"parameter of {kind} {name!r}", key, known)
+        values[key] = value
+    return values

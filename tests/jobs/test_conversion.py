@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
+from kilowait.files.parquet_file import META_KEY
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED
-from kilowait.jobs.conversion import META_KEY
 
 BASE = {"job_id": [1, 2, 3], "submit_s": [0.0, 5.0, 9.0], "runtime_s": [6.0, 3.0, 0.0], "nodes": [4, 1, 2]}
 

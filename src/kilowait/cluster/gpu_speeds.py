@@ -24,8 +24,7 @@ import numpy.typing as npt
 from kilowait.cluster.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import GAVEL_THROUGHPUTS, GpuType, Throughputs, gpu, read_throughputs
 from kilowait.errors import InputError, UnknownNameError
-
-Floats = npt.NDArray[np.float64]
+from kilowait.series import Floats
 
 SPEED_SOURCES = ("unknown", "given", "measured", "roofline")
 """Source of a speed, by code."""
@@ -86,6 +85,13 @@ class Speeds:
             raise InputError(
                 f"row {row}: the {name} on {self.types[type_index]!r} is {table[type_index, row]}; it must be {rule}"
             )
+
+    def row(self, gpu_type: str) -> int:
+        """Row of a GPU type of the cluster, in upper or lower case; an InputError if there are no speeds for it."""
+        names = [name.lower() for name in self.types]
+        if gpu_type.lower() not in names:
+            raise InputError(f"speeds are given for {', '.join(self.types)}, not for {gpu_type}, which the cluster has")
+        return names.index(gpu_type.lower())
 
     def require_known(self) -> None:
         """Raise unless every speed is known."""

@@ -29,10 +29,8 @@ import numpy.typing as npt
 from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.series import Series
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.series import Floats, Ints, Series
+from kilowait.settings import named_parameters
 
 GAIA_SLACK_S: Mapping[float, float] = {2 * 3600.0: 6 * 3600.0, math.inf: 24 * 3600.0}
 """Slack in seconds by run-time estimate: 6 h for estimates below 2 h, else 24 h (GAIA's two queues)."""
@@ -282,25 +280,19 @@ SHIFT_RULES = (*_AT_SUBMISSION, "threshold")
 
 
 def _rule(rule: str) -> ChooseStart:
-    name, *settings = rule.strip().split(":")
+    name = rule.strip().partition(":")[0]
     if name not in SHIFT_RULES:
         raise UnknownNameError("load-shifting rule", name, SHIFT_RULES)
-    values = {"percentile": "30"} if name == "threshold" else {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise InputError(f"rule {rule!r}: {setting!r} is not written as name=value")
-        if key not in values:
-            raise UnknownNameError(f"parameter of rule {name!r}", key, values)
-        values[key] = value
+    parameters = named_parameters("rule", rule, ("percentile",) if name == "threshold" else ())
     if name in _AT_SUBMISSION:
         choose, whole_job = _AT_SUBMISSION[name]
         return _at_submission(choose, name, whole_job=whole_job)
+    percentile = parameters.get("percentile", "30")
     try:
-        percentile = float(values["percentile"])
+        number = float(percentile)
     except ValueError:
-        raise InputError(f"rule {rule!r}: percentile is {values['percentile']!r}, which is not a number") from None
-    return _threshold(percentile)
+        raise InputError(f"rule {rule!r}: percentile is {percentile!r}, which is not a number") from None
+    return _threshold(number)
 
 
 def _slack(jobs: JobTable, slack_s: float | Mapping[float, float]) -> Floats:

@@ -33,6 +33,7 @@ from kilowait.envs.kernels.lookahead import LookaheadState, best_choice, copy_st
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
+from kilowait.settings import named_parameters
 
 OBJECTIVES = ("bsld", "wait")
 """Cost of a waiting job in a simulated future: bounded slowdown, with the estimate as run time, or wait."""
@@ -85,17 +86,12 @@ class LookAhead:
         >>> LookAhead.from_text("lookahead:base=sjf:width=4")
         LookAhead(base='sjf', width=4, depth=64, objective='bsld')
         """
-        prefix, *settings = text.strip().split(":")
+        prefix = text.strip().partition(":")[0]
         if prefix != LOOKAHEAD:
             raise InputError(f"{text!r} is not a look-ahead policy; write {LOOKAHEAD}:base=saf:width=8")
         known = [field.name for field in fields(cls)]
         parameters: dict[str, Any] = {}
-        for setting in settings:
-            key, equals, value = setting.partition("=")
-            if not equals:
-                raise InputError(f"policy {text!r}: {setting!r} is not written as name=value")
-            if key not in known:
-                raise UnknownNameError(f"parameter of policy {LOOKAHEAD!r}", key, known)
+        for key, value in named_parameters("policy", text, known).items():
             if key in ("width", "depth"):
                 if not (value.isascii() and value.isdigit()):
                     raise InputError(f"policy {text!r}: {key} is {value!r}, which is not a whole number")

@@ -15,9 +15,10 @@ from kilowait.cluster.gpu_catalogue import FLOPS_PRECISIONS, gpu
 from kilowait.cluster.gpu_speeds import Speeds, gpu_types
 from kilowait.engine.gpu.demand import Demand, resource_demand
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s
+from kilowait.evaluation.job_measures import left_queue_s
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations, Outcome
+from kilowait.series import Floats, Ints
 
 WHOLE = 1000
 """One GPU or core, in thousandths."""

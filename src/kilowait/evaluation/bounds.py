@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
-from kilowait.evaluation.job_measures import Floats, Ints, Mask
+from kilowait.evaluation.job_measures import Mask, checked_bound
 from kilowait.jobs import JobTable
+from kilowait.series import Floats, Ints
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -57,13 +58,6 @@ def problem_of(jobs: JobTable, nodes: int) -> SchedulingProblem:
         nodes=jobs["nodes"],
         follows=(after >= 0) & np.isin(after, jobs["job_id"]),
     )
-
-
-def checked_bound(bound_s: float) -> float:
-    """Return the bound of the bounded slowdown in seconds, or raise an InputError."""
-    if not (math.isfinite(bound_s) and bound_s > 0):
-        raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
-    return float(bound_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.allocations import NodeAllocations, allocations_of, ended, node_allocations
-from kilowait.evaluation.job_measures import Floats, Ints, evaluated_mask, horizon_of, overlap_s, started_jobs, summary
+from kilowait.evaluation.job_measures import evaluated_mask, horizon_of, overlap_s, started_jobs, summary
 from kilowait.evaluation.timeline import usage_changes
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.jobs.execution_log import Outcome
+from kilowait.series import Floats, Ints
 
 _RUNTIME_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _RUNTIME_LABELS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
@@ -183,9 +184,7 @@ def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
     if kind == "runtime":
         return np.searchsorted(_RUNTIME_EDGES_S, table["runtime_s"], side="right"), list(_RUNTIME_LABELS)
     if kind in LABEL_COLUMNS:
-        values, code = np.unique(table.column(kind), return_inverse=True)
-        names = table.labels.get(kind)
-        return code, ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+        return table.classes(kind)
     raise UnknownNameError("class of jobs", kind, ("size", "gpus", "runtime", *LABEL_COLUMNS))
 
 

@@ -31,20 +31,11 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import TypicalShape, typical_shapes
 from kilowait.errors import InputError
 from kilowait.evaluation.allocations import WHOLE, NodeAllocations, ended, left_s, node_allocations, tflops_of
-from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
-    Mask,
-    evaluated_mask,
-    horizon_of,
-    makespan,
-    overlap_s,
-    summary,
-)
+from kilowait.evaluation.job_measures import Mask, evaluated_mask, horizon_of, jain, makespan, overlap_s, summary
 from kilowait.evaluation.timeline import cumulative_steps, timeline_horizon, usage_changes
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
-from kilowait.series import Series
+from kilowait.series import Floats, Ints, Series
 
 UNFAIR = 1.05
 """Rho above which a job counts as unfairly treated (Shockwave)."""
@@ -102,7 +93,7 @@ def fairness_of(rho: Floats) -> dict[str, float]:
         "mean_rho": float(rho.mean()),
         "max_rho": float(rho.max()),
         "unfair_share": float(np.mean(rho > UNFAIR)),
-        "jain_rho": float(rho.sum() ** 2 / (len(rho) * np.dot(rho, rho))),
+        "jain_rho": jain(rho),
     }
 
 

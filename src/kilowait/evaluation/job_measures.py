@@ -19,9 +19,8 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
+from kilowait.series import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -59,13 +58,19 @@ def evaluated_mask(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     return mask
 
 
+def checked_bound(bound_s: float) -> float:
+    """Return the bound of the bounded slowdown in seconds, or raise an InputError."""
+    if not (math.isfinite(bound_s) and bound_s > 0):
+        raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
+    return float(bound_s)
+
+
 def started_jobs(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobColumns:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
     `counted` is a mask over the rows of `log.jobs_table` that selects jobs; None selects all.
     """
-    if not (math.isfinite(bound_s) and bound_s > 0):
-        raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
+    bound_s = checked_bound(bound_s)
     records = log.jobs()
     has_run = ~np.isnan(records["start_s"])
     row = np.flatnonzero(has_run & evaluated_mask(log, counted))
@@ -141,6 +146,17 @@ def summary(values: Floats) -> tuple[float, float, float, float, float]:
         return math.nan, math.nan, math.nan, math.nan, math.nan
     median, p95, p99, largest = np.percentile(values, (50.0, 95.0, 99.0, 100.0)).tolist()
     return float(values.mean()), median, p95, p99, largest
+
+
+def jain(values: Floats) -> float:
+    """Jain's index of fairness: 1 if all values are equal, 1/n if one of n has everything; NaN without values.
+
+    >>> jain(np.array([1.0, 3.0]))
+    0.8
+    """
+    if len(values) == 0:
+        return math.nan
+    return float(values.sum() ** 2 / (len(values) * np.dot(values, values)))
 
 
 def horizon_of(log: ExecutionLog, counted: Mask, horizon: tuple[float, float] | None) -> tuple[float, float]:

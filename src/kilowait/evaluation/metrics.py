@@ -12,12 +12,11 @@ from kilowait.errors import InputError
 from kilowait.evaluation.allocations import node_allocations
 from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.job_measures import (
-    Floats,
-    Ints,
     StartedJobColumns,
     capacity_at,
     evaluated_mask,
     horizon_of,
+    jain,
     makespan,
     overlap_s,
     started_jobs,
@@ -27,6 +26,7 @@ from kilowait.evaluation.job_measures import (
 from kilowait.evaluation.timeline import usage_changes
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
+from kilowait.series import Floats, Ints
 
 Metrics = dict[str, float | int]
 """Metric name to value; units are part of the names, shares and slowdowns have none."""
@@ -219,10 +219,10 @@ def fairness(
     jobs = len(waited)
     return {
         "users": len(users),
-        "jain_user_bsld": _jain(users),
+        "jain_user_bsld": jain(users),
         "worst_user_bsld": _largest(with_enough_jobs if len(with_enough_jobs) else users),
         "p95_user_bsld": float(np.percentile(users, 95.0)) if len(users) else math.nan,
-        "jain_size_bsld": _jain(sizes),
+        "jain_size_bsld": jain(sizes),
         "worst_size_bsld": _largest(sizes),
         "share_wait_over_bound": over / jobs if jobs else math.nan,
         "starved_jobs": starved,
@@ -237,13 +237,6 @@ def _user_means(log: ExecutionLog, ran: StartedJobColumns) -> tuple[Floats, Ints
     _, code = np.unique(user[known], return_inverse=True)
     jobs = np.bincount(code)
     return np.bincount(code, weights=ran.bsld[known]) / jobs, jobs
-
-
-def _jain(values: Floats) -> float:
-    """Jain's index: 1 if all are equal, 1/n if one has everything; NaN without values."""
-    if len(values) == 0:
-        return math.nan
-    return float(values.sum() ** 2 / (len(values) * np.dot(values, values)))
 
 
 def _largest(values: Floats) -> float:

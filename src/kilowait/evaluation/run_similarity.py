@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.evaluation.job_measures import Floats, started_jobs
+from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
+from kilowait.series import Floats
 from kilowait.synth.fidelity.distances import EmpiricalDistributions, distance, empirical_distributions
 
 BOUND_S = 10.0

@@ -9,9 +9,9 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.allocations import WHOLE, node_allocations
-from kilowait.evaluation.job_measures import Floats, Ints, capacity_at, evaluated_mask, horizon_of, waits
+from kilowait.evaluation.job_measures import capacity_at, evaluated_mask, horizon_of, waits
 from kilowait.jobs import ExecutionLog
-from kilowait.series import Series
+from kilowait.series import Floats, Ints, Series
 
 
 def gpu_timeline(

@@ -119,9 +119,7 @@ class Number(Field):
     @property
     def expected(self) -> str:
         """What the value must be, as text."""
-        limits = f", at least {self.minimum:g}" if self.minimum > -math.inf else ""
-        limits += f", at most {self.maximum:g}" if self.maximum < math.inf else ""
-        return ("a whole number" if self.whole else "a number") + limits
+        return ("a whole number" if self.whole else "a number") + limits_text(self.minimum, self.maximum)
 
     def check(self, value: Any) -> None:
         """Accept a number within the limits."""
@@ -255,6 +253,16 @@ class Record(Field):
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length:,} values" for name, length in lengths.items())
             raise FieldMismatch(f"has lists of different lengths: {listed}")
+
+
+def limits_text(minimum: float, maximum: float) -> str:
+    """The limits of a number as the end of a text; infinite ones are left out.
+
+    >>> limits_text(0, float("inf"))
+    ', at least 0'
+    """
+    text = f", at least {minimum:g}" if minimum > -math.inf else ""
+    return text + (f", at most {maximum:g}" if maximum < math.inf else "")
 
 
 def _check_member(description: Field, name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.files.documents import parse_json
+from kilowait.files.fields import limits_text
 from kilowait.files.regular_file import open_regular
 
 MAX_COLUMNS = 1000
@@ -21,6 +22,7 @@ FREE_ROWS, ROWS_PER_BYTE = 2_000_000, 64
 """Maximum number of rows of a small file, and of each byte of a large one: repeated values take almost no space, so a
 file of some bytes could fill the memory."""
 META_KEY = b"kilowait"
+"""Key of the metadata in the schemas of Parquet files."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,7 @@ class ColumnType:
     @property
     def expected(self) -> str:
         """What the column must hold, as text."""
-        limits = f", at least {self.minimum:g}" if self.minimum > -math.inf else ""
-        limits += f", at most {self.maximum:g}" if self.maximum < math.inf else ""
-        return np.dtype(self.dtype).name + limits
+        return np.dtype(self.dtype).name + limits_text(self.minimum, self.maximum)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
 from kilowait.files.fields import Anything, Items, Record, Text, Values, check_fields
+from kilowait.files.parquet_file import META_KEY
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 
 if TYPE_CHECKING:
     from kilowait.jobs.table import JobTable
 
-META_KEY = b"kilowait"
 _METADATA = Record({}, {"meta": Values(Anything()), "labels": Values(Items(Text()))})
 
 

@@ -15,9 +15,7 @@ from kilowait.errors import UnknownNameError
 from kilowait.jobs import conversion
 from kilowait.jobs.columns import ColumnArray, NamedColumns
 from kilowait.jobs.table import JobTable
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.series import Floats, Ints
 
 
 class Outcome(IntEnum):

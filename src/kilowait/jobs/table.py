@@ -113,6 +113,17 @@ class JobTable(NamedColumns):
 
     # -- derived tables --------------------------------------------------------------------------
 
+    def classes(self, name: str) -> tuple[ColumnArray, list[str]]:
+        """The class of each job by a column of `LABEL_COLUMNS`, numbered from 0, and their labels; "-" is unknown.
+
+        >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, user=[7, -1, 7])
+        >>> [column if isinstance(column, list) else column.tolist() for column in jobs.classes("user")]
+        [[1, 0, 1], ['-', '7']]
+        """
+        values, code = np.unique(self.column(name), return_inverse=True)
+        names = self.labels.get(name)
+        return code, ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+
     def with_columns(self, **columns: npt.ArrayLike | None) -> JobTable:
         """The same jobs with columns added or replaced; None removes one.
 

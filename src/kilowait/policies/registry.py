@@ -20,6 +20,7 @@ from kilowait.policies import fair_share, gpu, priority
 from kilowait.policies.compile import compiled_score
 from kilowait.policies.round_based import round_based_policy
 from kilowait.rng import stream
+from kilowait.settings import named_parameters
 
 
 def random(*, seed: int = 0) -> PriorityPolicy:
@@ -106,21 +107,15 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
         raise InputError(
             f"the order is {policy!r}; give the name of a priority policy, or a function decorated with kilowait.policy"
         )
-    name, *settings = policy.strip().split(":")
+    name = policy.strip().partition(":")[0]
     if name.lower() not in POLICIES:
         raise UnknownNameError("policy", name, POLICIES)
     constructor = POLICIES[name.lower()]
     known = inspect.signature(constructor).parameters
-    values: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise InputError(f"policy {policy!r}: {setting!r} is not written as name=value")
-        if key not in known:
-            raise UnknownNameError(f"parameter of policy {name!r}", key, known)
-        values[key] = _value(policy, key, value, str(known[key].annotation))
+    texts = named_parameters("policy", policy, known)
+    values = {key: _value(policy, key, text, str(known[key].annotation)) for key, text in texts.items()}
     resolved = constructor(**values)
-    return replace(resolved, name=policy.strip()) if settings else resolved
+    return replace(resolved, name=policy.strip()) if texts else resolved
 
 
 def _value(policy: str, key: str, text: str, annotation: str) -> float | int | str:

@@ -22,13 +22,12 @@ import numpy.typing as npt
 
 from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.jobs import ExecutionLog
+from kilowait.series import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

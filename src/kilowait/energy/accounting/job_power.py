@@ -11,15 +11,12 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.energy.power import ConstantUtilization, DvfsTable, PowerModel, UtilizationProfile, job_power_w
+from kilowait.energy.power import DvfsTable, PowerModel, UtilizationProfile, job_power_w
 from kilowait.energy.power.partial_node_power import joules_by_group
 from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.series import Series
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.series import Floats, Ints, Series
 
 
 def weighted_sum(amount: Floats, weight: Floats) -> float:
@@ -235,7 +232,7 @@ def lower_bound_kwh(
         return float(min_j[np.isfinite(min_j)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
-    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    fitted = model.for_cluster(cluster)
     min_w = np.full(len(jobs), np.inf)  # energy per second of run time at full speed
     for group in cluster.groups:
         table = tables.get(group.name)
@@ -249,9 +246,8 @@ def lower_bound_kwh(
 
 def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, utilization: UtilizationProfile | None) -> Floats:
     """Power of each job at full speed; on shared nodes that of its share of the cores, unless it was measured."""
-    use = ConstantUtilization() if utilization is None else utilization
-    classes, row = unique_classes(jobs, use, by_cores=group.shared)
-    watts = job_power_w(classes, model, use, group.name)
+    classes, row = unique_classes(jobs, utilization, by_cores=group.shared)
+    watts = job_power_w(classes, model, utilization, group.name)
     if row is not None:
         return watts[row]
     if not group.shared:

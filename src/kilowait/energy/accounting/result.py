@@ -15,13 +15,14 @@ from functools import cached_property
 import numpy as np
 
 from kilowait.cluster.power_controls import StepFunction
-from kilowait.energy.accounting.job_power import J_PER_KWH, Floats, Ints, TimeGrid
-from kilowait.energy.accounting.power_by_node_state import ENERGY_STATES
+from kilowait.energy.accounting.job_power import J_PER_KWH, TimeGrid
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobRecords, JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS
-from kilowait.series import Series
+from kilowait.series import Floats, Ints, Series
 
+ENERGY_STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
+"""What energy is spent on: jobs, states of nodes without jobs, and fixed loads."""
 _HOUR_S = 3600.0
 _WAITING = ("idle", "shutting_down", "asleep", "waking")
 
@@ -297,9 +298,7 @@ def _energy_rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[Energy
     """The columns of `EnergyAccounts.per_job` summed by a labelled column of the job table, most IT energy first."""
     if kind not in LABEL_COLUMNS:
         raise UnknownNameError("job column to group by", kind, LABEL_COLUMNS)
-    values, code = np.unique(jobs.column(kind), return_inverse=True)
-    names = jobs.labels.get(kind)
-    labels = ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+    code, labels = jobs.classes(kind)
     number = np.bincount(code, minlength=len(labels))
 
     def sums(name: str, unit: float) -> list[float]:

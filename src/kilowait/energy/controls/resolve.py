@@ -7,33 +7,25 @@ each group), the jobs with their shifted start times, and the DVFS tables for en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, PowerControls, SleepPolicy
+from kilowait.cluster import Cluster, NodeGroup, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.job_power import DvfsTableByClass, full_speed_w, held_nodes
 from kilowait.energy.controls.parse import ControlSpec, ShiftRule, SleepRule, parse_controls
 from kilowait.energy.load_shifting import shift_jobs
-from kilowait.energy.power import (
-    ConstantUtilization,
-    DvfsTable,
-    GroupPower,
-    PowerModel,
-    UtilizationProfile,
-    best_level,
-    level_tables,
-)
+from kilowait.energy.power import DvfsTable, GroupPower, PowerModel, UtilizationProfile, best_level, level_tables
 from kilowait.energy.power.utilization import unique_classes, with_planned_power
 from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
-from kilowait.units import format_duration, parse_duration
+from kilowait.units import format_duration
 
 _HOUR_S = 3600.0
 _DAY_S = 86400.0
@@ -83,7 +75,7 @@ def resolve_controls(
     >>> round(controls.controls.sleep["nodes"].timeout_s), controls.description
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """
-    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    fitted = model.for_cluster(cluster)
     spec = parse_controls(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
     if cluster.node_level and spec != ControlSpec():
         raise InputError(
@@ -99,25 +91,26 @@ def resolve_controls(
     controls = PowerControls(sleep=sleep) if sleep else None
     budget_w: StepFunction | None = None
     if tables is not None:
-        classes, row = _unique_classes(jobs, cluster, utilization)
+        classes, row = unique_classes(jobs, utilization, by_cores=any(group.shared for group in cluster.groups))
         planned = tables
         if "predicted_power_w" in jobs:
             planned = dvfs_tables(text, with_planned_power(jobs), cluster, model, utilization) or tables
+        planner = _LevelPlanner(planned, classes, cluster, fitted, sleep)
         preferred = watts = None
         steps: StepFunction | None = None
         if spec.slowdown is not None:
-            preferred = _per_job(_least_energy_level(spec.slowdown, planned, classes, cluster, fitted, sleep), row)
+            preferred = _per_job(planner.least_energy_level(spec.slowdown), row)
             unless = "" if spec.always else " unless more nodes are requested than are free"
             parts.append(f"jobs run in their DVFS state of least energy, up to {spec.slowdown:g} times as long{unless}")
         if spec.budget is not None:
             limit = spec.budget.of(fitted)
-            class_w, headroom = _budget_power(limit, planned, classes, cluster, fitted, sleep)
+            class_w, headroom = planner.budget_power(limit)
             watts, steps = _per_job(class_w, row, 1), ((-math.inf, headroom),)
             budget_w = ((-math.inf, math.ceil(limit)),)
             description = f"IT power stays at or below {limit / 1e3:,.1f} kW"
             if spec.budget.daily is not None:
                 lower = spec.budget.daily.of(fitted)
-                _, lower_headroom = _budget_power(lower, planned, classes, cluster, fitted, sleep)
+                _, lower_headroom = planner.budget_power(lower)
                 steps = daily_steps(headroom, lower_headroom, spec.budget.hours, jobs)
                 budget_w = daily_steps(math.ceil(limit), math.ceil(lower), spec.budget.hours, jobs)
                 description += f", and {lower / 1e3:,.1f} kW from {spec.budget.hours[0]} to {spec.budget.hours[1]} h"
@@ -143,7 +136,7 @@ def dvfs_tables(
 
     All tables have as many DVFS states as the group with the most; the others repeat their last state.
     """
-    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    fitted = model.for_cluster(cluster)
     spec = parse_controls(text).resolved(fitted, carbon=False, price=False)
     if spec.slowdown is None and spec.budget is None:
         return None
@@ -153,7 +146,7 @@ def dvfs_tables(
             f"dvfs={spec.slowdown:g}: the power model {model.name!r} has no DVFS states for the group {names}; add "
             "[[group.level]] tables to a power file, or leave this power control out"
         )
-    classes, row = _unique_classes(jobs, cluster, utilization)
+    classes, row = unique_classes(jobs, utilization, by_cores=any(group.shared for group in cluster.groups))
     max_levels = max(len(group.levels) for group in fitted.groups)
     tables: dict[str, DvfsTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
@@ -171,14 +164,6 @@ def dvfs_tables(
     return tables
 
 
-def _unique_classes(
-    jobs: JobTable, cluster: Cluster, utilization: UtilizationProfile | None
-) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
-    """One job of each class and the row of each job among them; the jobs and None if the jobs differ individually."""
-    use = ConstantUtilization() if utilization is None else utilization
-    return unique_classes(jobs, use, by_cores=any(group.shared for group in cluster.groups))
-
-
 def _per_job(values: npt.NDArray[Any], row: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
     """The value of each job from the values of its class; a broadcast view where all classes have the same."""
     if row is None:
@@ -191,63 +176,63 @@ def _per_job(values: npt.NDArray[Any], row: npt.NDArray[np.int64] | None, axis: 
     return values.take(row, axis)
 
 
-def _least_energy_level(
-    slowdown: float,
-    tables: Mapping[str, DvfsTable],
-    jobs: JobTable,
-    cluster: Cluster,
-    model: PowerModel,
-    sleep: Mapping[str, SleepPolicy],
-) -> npt.NDArray[np.int64]:
-    """The DVFS state of least energy of each job: mean over the groups, slowdown limit in each of them.
+@dataclass(frozen=True, eq=False)
+class _LevelPlanner:
+    """What power controls know of the jobs (one of each class) and of the nodes when they choose DVFS states."""
 
-    Energy counts above what the nodes draw once the job has ended.
-    """
-    freed = np.zeros(len(jobs))
-    for group, power in zip(cluster.groups, model.groups, strict=True):
-        asleep = power.sleep is not None and group.name in sleep
-        after_w = power.sleep.sleep_w if asleep and power.sleep is not None else power.idle_w
-        freed += held_nodes(jobs, group) * after_w / len(tables)
-    mean = DvfsTable(
-        next(iter(tables.values())).names,
-        np.max([table.factor for table in tables.values()], axis=0),
-        np.mean([table.power_w for table in tables.values()], axis=0),
-    )
-    return best_level(mean, slowdown, freed)
+    tables: Mapping[str, DvfsTable]
+    jobs: JobTable
+    cluster: Cluster
+    model: PowerModel
+    sleep: Mapping[str, SleepPolicy]
 
+    def _groups(self) -> Iterator[tuple[NodeGroup, GroupPower]]:
+        return zip(self.cluster.groups, self.model.groups, strict=True)
 
-def _budget_power(
-    limit: float,
-    tables: Mapping[str, DvfsTable],
-    jobs: JobTable,
-    cluster: Cluster,
-    model: PowerModel,
-    sleep: Mapping[str, SleepPolicy],
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Watts of each job above what its nodes may draw without it, and the part of the power budget left for these.
+    def least_energy_level(self, slowdown: float) -> npt.NDArray[np.int64]:
+        """The DVFS state of least energy of each job: mean over the groups, slowdown limit in each of them.
 
-    Nodes that go to sleep, or are woken ahead of demand, may draw more than idle ones; the budget reserves that power.
-    """
-    idle_w = model.idle_it_w()
-    full = f"per cent of the {model.full_it_w():,.0f} W that it draws at full load"
-    if limit < idle_w:
-        raise InputError(
-            f"a power budget of {limit:,.0f} W is below the {idle_w:,.0f} W that {model.name!r} draws with every node "
-            f"idle; give a larger one, in watts or in {full}"
+        Energy counts above what the nodes draw once the job has ended.
+        """
+        freed = np.zeros(len(self.jobs))
+        for group, power in self._groups():
+            asleep = power.sleep is not None and group.name in self.sleep
+            after_w = power.sleep.sleep_w if asleep and power.sleep is not None else power.idle_w
+            freed += held_nodes(self.jobs, group) * after_w / len(self.tables)
+        tables = list(self.tables.values())
+        mean = DvfsTable(
+            tables[0].names,
+            np.max([table.factor for table in tables], axis=0),
+            np.mean([table.power_w for table in tables], axis=0),
         )
-    base_w, above = model.fixed_it_w(), []
-    for group, power in zip(cluster.groups, model.groups, strict=True):
-        free_w, waking_w = _free_node_w(power, sleep.get(group.name))
-        base_w += group.nodes * free_w
-        nodes = held_nodes(jobs, group)[:, None]
-        job_w = np.maximum(tables[group.name].power_w - nodes * free_w, nodes * (waking_w - free_w))
-        above.append(np.ceil(np.maximum(job_w, 0.0) - 1e-9).astype(np.int64))
-    if limit < base_w:
-        raise InputError(
-            f"a power budget of {limit:,.0f} W is below the {base_w:,.0f} W that {model.name!r} may draw when its "
-            f"nodes go to sleep or wake all at once; give a larger one, in watts or in {full}"
-        )
-    return np.stack(above), math.floor(limit - base_w)
+        return best_level(mean, slowdown, freed)
+
+    def budget_power(self, limit_w: float) -> tuple[npt.NDArray[np.int64], int]:
+        """Watts of each job above what its nodes may draw without it, and the part of the power budget left for these.
+
+        Nodes that go to sleep, or are woken ahead of demand, may draw more than idle ones; the budget reserves that
+        power.
+        """
+        name, idle_w = self.model.name, self.model.idle_it_w()
+        full = f"per cent of the {self.model.full_it_w():,.0f} W that it draws at full load"
+        if limit_w < idle_w:
+            raise InputError(
+                f"a power budget of {limit_w:,.0f} W is below the {idle_w:,.0f} W that {name!r} draws with every node "
+                f"idle; give a larger one, in watts or in {full}"
+            )
+        base_w, above = self.model.fixed_it_w(), []
+        for group, power in self._groups():
+            free_w, waking_w = _free_node_w(power, self.sleep.get(group.name))
+            base_w += group.nodes * free_w
+            nodes = held_nodes(self.jobs, group)[:, None]
+            job_w = np.maximum(self.tables[group.name].power_w - nodes * free_w, nodes * (waking_w - free_w))
+            above.append(np.ceil(np.maximum(job_w, 0.0) - 1e-9).astype(np.int64))
+        if limit_w < base_w:
+            raise InputError(
+                f"a power budget of {limit_w:,.0f} W is below the {base_w:,.0f} W that {name!r} may draw when its "
+                f"nodes go to sleep or wake all at once; give a larger one, in watts or in {full}"
+            )
+        return np.stack(above), math.floor(limit_w - base_w)
 
 
 def daily_steps(default: int, other: int, hours: tuple[int, int], jobs: JobTable) -> StepFunction:
@@ -288,9 +273,8 @@ def _shift(
     make_forecast: ForecastFactory | None,
 ) -> tuple[JobTable, str]:
     """The jobs with `hold_until_s`, and the load shifting as text."""
-    signal = carbon if policy.signal == "carbon" else price
+    signal, quantity = (carbon, "carbon intensity") if policy.signal == "carbon" else (price, "price")
     if signal is None:
-        quantity = "carbon intensity" if policy.signal == "carbon" else "price"
         raise InputError(
             f"shift={policy.signal}:{policy.policy}:{policy.slack} needs the {quantity} over time; give a file "
             f"with --{policy.signal}, or leave this power control out"
@@ -303,13 +287,8 @@ def _shift(
         forecast = make_forecast(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
     until = shift_jobs(jobs, signal, policy.policy, slack_s=slack_s, forecast=forecast)
     until = np.maximum(until, jobs.column("hold_until_s"))
-    limit = (
-        "6 h (24 h for estimates from 2 h on)"
-        if policy.slack == "gaia"
-        else format_duration(parse_duration(policy.slack))
-    )
+    limit = "6 h (24 h for estimates from 2 h on)" if isinstance(slack_s, Mapping) else format_duration(slack_s)
     by = "a perfect forecast" if forecast is None else forecast.describe()
-    quantity = "carbon intensity" if policy.signal == "carbon" else "price"
     text = f"jobs are shifted to times of low {quantity} by {policy.policy}, by at most {limit}, with {by}"
     return jobs.with_columns(hold_until_s=until), text
 
@@ -383,7 +362,6 @@ def forecast_awake_nodes(jobs: JobTable, span_s: float, share: float, max_nodes:
 
 
 def _describe_sleep(rule: SleepRule, sleep: Mapping[str, SleepPolicy]) -> str:
-    """The sleep policies as text."""
     if not sleep:
         return "nodes never sleep, because sleep saves no energy"
     timeouts, wakes = (

@@ -102,13 +102,6 @@ def _parts(group: GroupPower) -> list[dict[str, Any]]:
     return rows
 
 
-class _Origin:
-    """Source and estimate flag of the cooling, which are fields of the facility."""
-
-    def __init__(self, source: str, estimate: bool) -> None:
-        self.source, self.estimate = source, estimate
-
-
 def _facility_parts(model: PowerModel, weather: Mapping[str, float]) -> list[dict[str, Any]]:
     facility = model.facility
     it = (model.idle_it_w(), model.full_it_w())
@@ -120,9 +113,8 @@ def _facility_parts(model: PowerModel, weather: Mapping[str, float]) -> list[dic
     if facility.fixed_w:
         rows.append(_part("facility", "fixed overhead", 0, [facility.fixed_w] * 2, facility))
     cooled = [float(facility.cooling.power_w(watts, **weather)) for watts in supplied]
-    origin = _Origin(facility.cooling_source, facility.cooling_estimate)
-    rows.append(_part("facility", "cooling and the rest", 0, cooled, origin))
-    return rows
+    origin = {"estimate": facility.cooling_estimate, "source": facility.cooling_source}
+    return [*rows, _part("facility", "cooling and the rest", 0, cooled, facility) | origin]
 
 
 def _sleep(group: GroupPower) -> dict[str, Any] | None:

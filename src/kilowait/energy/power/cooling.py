@@ -12,8 +12,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.number_checks import Floats, checked_numbers, require
+from kilowait.energy.power.components import checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.series import Floats
 
 Weather = npt.ArrayLike | None
 

@@ -25,13 +25,14 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
+from kilowait.energy.power.components import checked_numbers, require
 from kilowait.energy.power.model import CapCurve, GroupPower, PowerModel
-from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.energy.power.partial_node_power import checked_gpu_caps, piece_power
-from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile, utilization
+from kilowait.energy.power.utilization import UtilizationProfile, utilization
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.files.compression import decompressed
 from kilowait.jobs import JobTable
+from kilowait.series import Floats
 
 
 def clock_slowdown(beta: npt.ArrayLike, speed: npt.ArrayLike) -> Floats:
@@ -206,7 +207,7 @@ def level_tables(
         raise InputError(f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs")
     nodes = jobs["nodes"].astype(np.float64)
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
-    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUtilization()))
+    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile))
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
     job_beta = jobs.column("beta")
     betas = np.where(np.isnan(job_beta), group.beta if beta is None else beta, job_beta)
@@ -309,27 +310,26 @@ def cap_gpus(
             f"cluster {cluster.name!r} is not node-level; there power caps are DVFS states: "
             "resolve_controls('dvfs=1.1', ...)"
         )
-    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    fitted = model.for_cluster(cluster)
     caps = checked_gpu_caps(fraction, len(jobs))
     if speeds is None:
         speeds = constant_speeds(jobs, gpu_types(cluster), 1.0)
-    rows = {name.lower(): row for row, name in enumerate(speeds.types)}
     slowdown, curves = np.ones(speeds.speed.shape), dict[str, CapCurve]()
     for nodes, power in zip(cluster.groups, fitted.groups, strict=True):
         if nodes.gpus == 0:
             continue
-        if nodes.gpu_type.lower() not in rows:
-            raise InputError(
-                f"speeds are given for {', '.join(speeds.types)}, not for {nodes.gpu_type}, which the cluster has"
-            )
-        row = rows[nodes.gpu_type.lower()]
+        row = speeds.row(nodes.gpu_type)
         curve = curves[nodes.gpu_type] = cap_curve(power, nodes.gpu_type)
         draw_w = piece_power(jobs, nodes, power, utilization, caps).gpu_w
         cap_w = caps * power.node.limit_of("gpu") / nodes.gpus
         r = np.divide(cap_w, draw_w, out=np.ones(len(jobs)), where=(caps < 1) & (draw_w > cap_w))
         slowdown[row] = np.maximum(slowdown[row], curve.slowdown(r))
     capped_speeds = replace(speeds, speed=speeds.speed / slowdown)
-    return GpuCaps(caps, capped_speeds, slowdown, _curve_notes(curves))
+    notes = tuple(
+        f"slowdown of {name} under a power cap by the curve of {curve.gpu}, {curve.source}"
+        for name, curve in curves.items()
+    )
+    return GpuCaps(caps, capped_speeds, slowdown, notes)
 
 
 def cap_curve(power: GroupPower, gpu_type: str) -> CapCurve:
@@ -346,10 +346,3 @@ def cap_curve(power: GroupPower, gpu_type: str) -> CapCurve:
     except UnknownNameError:
         family = ""
     return GPU_CAP_CURVES.get(family, GPU_CAP_CURVES[_OTHERWISE])
-
-
-def _curve_notes(curves: dict[str, CapCurve]) -> tuple[str, ...]:
-    return tuple(
-        f"slowdown of {name} under a power cap by the curve of {curve.gpu}, {curve.source}"
-        for name, curve in curves.items()
-    )

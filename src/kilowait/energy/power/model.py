@@ -11,10 +11,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power.components import NO_LOSS, Conversion, EfficiencyCurve, FixedLoad, NodePower
+from kilowait.cluster import Cluster
+from kilowait.energy.power.components import (
+    NO_LOSS,
+    Conversion,
+    EfficiencyCurve,
+    FixedLoad,
+    NodePower,
+    checked_numbers,
+    require,
+)
 from kilowait.energy.power.cooling import Cooling, cooling_model
-from kilowait.energy.power.number_checks import Floats, checked_numbers, require
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.series import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +308,14 @@ class PowerModel:
             for name, nodes in nodes_by_group.items()
         )
         return replace(self, groups=groups)
+
+    def for_cluster(self, cluster: Cluster) -> PowerModel:
+        """The model for the groups of a cluster; see `for_groups`.
+
+        >>> PowerModel.preset("taurus").for_cluster(Cluster.from_nodes(4)).group("nodes").nodes
+        4
+        """
+        return self.for_groups({group.name: group.nodes for group in cluster.groups})
 
     def with_cooling(self, cooling: Cooling | str) -> PowerModel:
         """The same model with other cooling; a name (``economiser``, ``pue:1.1``) is sized for the full IT power.

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.energy.power.components import checked_numbers
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.number_checks import Floats, checked_numbers
-from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile
+from kilowait.energy.power.utilization import FULL_LOAD, UtilizationProfile
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
+from kilowait.series import Floats
 
 _WHOLE = 1000
 
@@ -141,7 +142,7 @@ def _core_share(jobs: JobTable, pieces: npt.NDArray[np.int64], gpus: Floats, nod
 
 def _loads(jobs: JobTable, part: Floats, utilization: UtilizationProfile | None) -> tuple[Floats, Floats]:
     """Load of the cores, and of the part of each GPU, that a job holds."""
-    cpu, gpu = (ConstantUtilization() if utilization is None else utilization).use(jobs)
+    cpu, gpu = (FULL_LOAD if utilization is None else utilization).use(jobs)
     job_cpu, job_gpu = jobs.column("cpu_utilization"), jobs.column("gpu_utilization")
     job_gpu = np.minimum(job_gpu / part, 1.0)
     return np.where(np.isnan(job_cpu), cpu, job_cpu), np.where(np.isnan(job_gpu), gpu, job_gpu)
@@ -220,10 +221,9 @@ def joules_by_group(
     """Joules (groups, jobs) of `seconds` of work at speed 1 on each group; infinite where a job does not fit."""
     if not cluster.node_level:
         raise InputError(f"cluster {cluster.name!r} is not node-level; it has no GPU types to choose from")
-    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    fitted = model.for_cluster(cluster)
     caps = None if gpu_cap is None else checked_gpu_caps(gpu_cap, len(jobs))
-    gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(len(jobs), np.int64)
-    pieces = piece_counts(jobs)
+    gpus, pieces = _gpus(jobs), piece_counts(jobs)
     energy_j = np.full((len(cluster.groups), len(jobs)), np.inf)
     for row, (nodes, power) in enumerate(zip(cluster.groups, fitted.groups, strict=True)):
         watts = piece_power(jobs, nodes, power, utilization, caps)
@@ -236,10 +236,8 @@ def joules_by_group(
 def _speed(speeds: Speeds | None, gpu_type: str, jobs: int) -> Floats:
     if speeds is None:
         return np.ones(jobs)
-    names = [name.lower() for name in speeds.types]
-    if gpu_type.lower() not in names:
-        raise InputError(f"speeds are given for {', '.join(speeds.types)}, not for {gpu_type}, which the cluster has")
+    row = speeds.row(gpu_type)
     speeds.require_known()
     if speeds.speed.shape[1] != jobs:
         raise InputError(f"speeds of {speeds.speed.shape[1]} jobs were given for {jobs} jobs")
-    return np.asarray(speeds.speed[names.index(gpu_type.lower())], np.float64)
+    return np.asarray(speeds.speed[row], np.float64)

@@ -14,10 +14,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.energy.power.components import require
 from kilowait.energy.power.model import PowerModel
-from kilowait.energy.power.number_checks import Floats, require
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
+from kilowait.series import Floats
 
 Mask = npt.NDArray[np.bool_]
 
@@ -112,17 +113,18 @@ class UtilizationByClass:
         return cpu, gpu
 
 
-def utilization(jobs: JobTable, utilization: UtilizationProfile) -> tuple[Floats, Floats]:
-    """CPU and GPU utilization of each job: from its columns where known, else from the profile."""
-    cpu, gpu = (
-        use if name not in jobs else np.where(np.isnan(jobs[name]), use, jobs[name])
-        for name, use in zip(("cpu_utilization", "gpu_utilization"), utilization.use(jobs), strict=True)
-    )
-    return cpu, gpu
+FULL_LOAD = ConstantUtilization()
+
+
+def utilization(jobs: JobTable, utilization: UtilizationProfile | None) -> tuple[Floats, Floats]:
+    """CPU and GPU utilization of each job: from its columns where known, else from the profile (None: full load)."""
+    cpu, gpu = (FULL_LOAD if utilization is None else utilization).use(jobs)
+    job_cpu, job_gpu = jobs.column("cpu_utilization"), jobs.column("gpu_utilization")
+    return np.where(np.isnan(job_cpu), cpu, job_cpu), np.where(np.isnan(job_gpu), gpu, job_gpu)
 
 
 def unique_classes(
-    jobs: JobTable, utilization: UtilizationProfile, *, by_cores: bool = False
+    jobs: JobTable, utilization: UtilizationProfile | None, *, by_cores: bool = False
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
     """One job of each size and the row of each job among them, if the power of a job depends on its nodes only.
 
@@ -134,7 +136,7 @@ def unique_classes(
     ([1, 4], [1, 0, 1])
     """
     individual = by_cores or any(name in jobs for name in _POWER_COLUMNS)
-    if individual or not isinstance(utilization, ConstantUtilization) or not len(jobs):
+    if individual or not isinstance(utilization, ConstantUtilization | None) or not len(jobs):
         return jobs, None
     nodes = jobs["nodes"]
     if int(nodes.max()) > _MAX_COUNTED_NODES:
@@ -146,7 +148,9 @@ def unique_classes(
     return jobs[representative], row
 
 
-def job_power_w(jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None) -> Floats:
+def job_power_w(
+    jobs: JobTable, model: PowerModel, profile: UtilizationProfile | None, group: str | None = None
+) -> Floats:
     """Mean power of each job at full speed, all its nodes together, on the nodes of `group` (None: the only group).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])

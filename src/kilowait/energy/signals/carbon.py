@@ -27,7 +27,7 @@ from kilowait.energy.signals.signal_file import (
 )
 from kilowait.energy.signals.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor, unix_seconds
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.series import Gaps, Series
+from kilowait.series import Floats, Gaps, Series
 
 Scope = Literal["direct", "life-cycle"]
 
@@ -152,12 +152,7 @@ def _electricity_maps(table: SignalTable, choice: _Choice) -> RawSamples:
     column = next((at for at in named if any(mark in table.header[at].lower() for mark in marks)), None)
     if column is None:
         raise InputError(f"the file has no column of {carbon_scope} carbon intensity; it has {', '.join(table.header)}")
-    estimated = 0
-    if "Data Estimated" in table.header:
-        estimated = sum(word.lower() == "true" for word in table.words(table.index("Data Estimated")))
-    facts: dict[str, Any] = {"estimated": estimated}
-    if estimated:
-        facts["note"] = f"{estimated} of {len(table.rows)} values are estimates of the publisher"
+    flags = table.words(table.index("Data Estimated")) if "Data Estimated" in table.header else []
     return RawSamples(
         times_of(table, 0, choice.zone),
         table.numbers(column),
@@ -165,8 +160,13 @@ def _electricity_maps(table: SignalTable, choice: _Choice) -> RawSamples:
         place,
         "average",
         carbon_scope,
-        facts=facts,
+        facts=_estimate_facts(sum(word.lower() == "true" for word in flags), len(table.rows)),
     )
+
+
+def _estimate_facts(estimated: int, values: int) -> dict[str, Any]:
+    note = {"note": f"{estimated} of {values} values are estimates of the publisher"} if estimated else {}
+    return {"estimated": estimated, **note}
 
 
 def _academic(table: SignalTable, choice: _Choice) -> RawSamples:
@@ -251,10 +251,6 @@ def _electricity_maps_api(content: Any, choice: _Choice) -> RawSamples:
     )
     kinds = [str(row.get("emissionFactorType", "")) for row in rows]
     kind = single_value(kinds, None, "emissionFactorType", "keep one")
-    estimated = sum(bool(row.get("isEstimated")) for row in rows)
-    facts: dict[str, Any] = {"estimated": estimated}
-    if estimated:
-        facts["note"] = f"{estimated} of {len(rows)} values are estimates of the publisher"
     step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(_text_at(content, "temporalGranularity"))
     return RawSamples(
         unix_seconds([_cell(row, "datetime") for row in rows], choice.zone),
@@ -264,7 +260,7 @@ def _electricity_maps_api(content: Any, choice: _Choice) -> RawSamples:
         "average",
         "direct" if kind == "direct" else "life-cycle",
         3600.0 if step is None and len(rows) == 1 else step,
-        facts,
+        _estimate_facts(sum(bool(row.get("isEstimated")) for row in rows), len(rows)),
     )
 
 
@@ -334,7 +330,7 @@ def _cell(row: dict[str, Any], key: str) -> str:
     return str(row[key])
 
 
-def _api_numbers(values: Sequence[Any], name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _api_numbers(values: Sequence[Any], name: str) -> Floats:
     found = np.empty(len(values))
     for at, value in enumerate(values):
         try:
@@ -352,7 +348,7 @@ def _duration_s(duration: Any) -> float:
     return days * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
-def _usual(steps: np.ndarray[Any, np.dtype[np.float64]]) -> float | None:
+def _usual(steps: Floats) -> float | None:
     return float(np.median(steps)) if len(steps) and np.median(steps) > 0 else None
 
 

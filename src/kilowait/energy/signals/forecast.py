@@ -21,9 +21,7 @@ from kilowait.energy.signals.signal_file import chosen_unit, open_signal, times_
 from kilowait.energy.signals.units import canonical_unit, find_intensity_unit, find_price_unit
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.series import Series
-
-Floats = npt.NDArray[np.float64]
+from kilowait.series import Floats, Series
 
 _BLOCK = 2**19
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError
 from kilowait.files.compression import decompressed
-
-Floats = npt.NDArray[np.float64]
+from kilowait.series import Floats
 
 _BLANK = frozenset({"", "na", "n/a", "nan", "null", "none", "-"})
 
@@ -267,8 +265,8 @@ NOT_STATED = "not stated"
 class RawSamples:
     """Samples in the unit of the file, each valid from its time (Unix seconds) on; NaN for missing values."""
 
-    time_s: npt.NDArray[np.float64]
-    value: npt.NDArray[np.float64]
+    time_s: Floats
+    value: Floats
     unit: str | None
     """The unit named in the file; None if it names none."""
     location: str | None = None

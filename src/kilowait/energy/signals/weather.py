@@ -16,9 +16,7 @@ import numpy.typing as npt
 from kilowait.energy.signals.signal_file import SignalFile, as_number, open_signal
 from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError
-from kilowait.series import Gaps, Series
-
-Floats = npt.NDArray[np.float64]
+from kilowait.series import Floats, Gaps, Series
 
 TYPICAL_YEAR = 2023
 """Default calendar year of a typical meteorological year: 365 days, starting on a Sunday like most EPW files."""

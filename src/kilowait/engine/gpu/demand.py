@@ -202,13 +202,10 @@ def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tu
         return speed, factor
     if speeds.speed.shape[1] != n:
         raise InputError(f"speeds of {speeds.speed.shape[1]} jobs were given for {n} jobs")
-    rows = {name.lower(): row for row, name in enumerate(speeds.types)}
     for column, name in enumerate(names):
         if name == "":
             continue
-        if name.lower() not in rows:
-            raise InputError(f"speeds are given for {', '.join(speeds.types)}, not for {name}, which the cluster has")
-        row = rows[name.lower()]
+        row = speeds.row(name)
         speed[:, column] = speeds.speed[row]
         factor[:, column] = speeds.spread[row]
     unknown = np.isnan(speed).any(1)

@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kilowait.series import Floats, Ints
 
 RESAMPLES = 2000
 """Default number of bootstrap resamples."""

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
@@ -18,8 +17,8 @@ from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.job_measures import started_jobs
 from kilowait.evaluation.metrics import Metrics, fairness, metrics
 from kilowait.jobs import ExecutionLog
+from kilowait.series import Floats
 
-Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")
 BATCHES = 30
 """Number of batches of consecutive jobs (batch means) into which a single run is divided for intervals and tests."""

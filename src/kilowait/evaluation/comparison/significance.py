@@ -23,8 +23,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import RESAMPLES, WindowBootstrap, check_block, iqm, paired
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
-
-Floats = npt.NDArray[np.float64]
+from kilowait.series import Floats
 
 MAX_EXACT = 50
 """Up to this number of windows the signed-rank test is exact; above, it uses the normal approximation."""

@@ -20,9 +20,8 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
+from kilowait.series import Ints
 from kilowait.units import format_duration
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

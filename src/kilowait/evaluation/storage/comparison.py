@@ -18,6 +18,7 @@ manifest.json     versions, seeds, sha256 of inputs and of these files, command,
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -33,7 +34,7 @@ from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.storage.folder import (
     ResultFolder,
     check_files,
-    checked_manifest,
+    manifest_of_kind,
     null_to_nan,
     plain_json,
     read_json,
@@ -42,6 +43,7 @@ from kilowait.evaluation.storage.folder import (
 from kilowait.evaluation.storage.logs import (
     CLEANING_REPORT,
     CLUSTER,
+    COUNT,
     MACHINE,
     METRICS,
     NUMBER_OR_NULL,
@@ -56,12 +58,13 @@ from kilowait.evaluation.storage.logs import (
     pieces_from,
     read_jobs,
     read_states_and_allocations,
+    rows_of_cell,
     worked_columns,
     write_states_and_allocations,
 )
 from kilowait.files.documents import MAX_JSON_BYTES, parse_json, read_toml, to_toml
 from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values, check_fields
-from kilowait.files.parquet_file import ColumnType, ParquetColumns, read_parquet_columns
+from kilowait.files.parquet_file import ColumnType, read_parquet_columns
 from kilowait.files.regular_file import read_bytes
 from kilowait.jobs import ExecutionLog, JobTable
 
@@ -70,9 +73,9 @@ _POLICY_FIELDS = (*POLICY.required, *POLICY.optional)
 _CASE = Record(
     {
         "trace": Text(),
-        "nodes": Number(minimum=0, whole=True),
+        "nodes": COUNT,
         "description": Text(),
-        "windows": Items(Items(Number(minimum=0, whole=True), 1), 3, 3),
+        "windows": Items(Items(COUNT, 1), 3, 3),
         "policies": Items(POLICY, 1),
         "runs": Items(SETTINGS, 1),
         "machine": MACHINE,
@@ -97,7 +100,7 @@ ENERGY = Items(
                 "metrics": Items(Items(METRICS)),
                 "states": Items(METRICS),
                 "curves": Items(_CURVE),
-                "plotted_window": Number(minimum=0, whole=True),
+                "plotted_window": COUNT,
                 "signals": Items(_SIGNAL),
                 "notes": Items(Text()),
             }
@@ -227,12 +230,7 @@ def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
     A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
-    manifest = checked_manifest(folder)
-    if manifest.get("kind") != "comparison":
-        raise InputError(
-            f"{folder} holds a {manifest.get('kind')!r}, not a comparison; write one with kilowait compare"
-        )
-    check_files(manifest, _FILES, folder)
+    manifest = manifest_of_kind(folder, "comparison", "kilowait compare", _FILES)
     try:
         scenario = read_toml(folder / "scenario.toml", remedy="run it again")
         stored = read_json(folder / "cases.json", folder, CASES, constants=True)
@@ -316,11 +314,6 @@ class _StoredColumns:
             raise InputError(f"{self.segments.source} has segments of jobs that are not in their windows")
         self.states, self.pieces = read_states_and_allocations(folder, files, cells)
 
-    def rows(self, columns: ParquetColumns, cell: int) -> slice:
-        """The rows of one cell."""
-        low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
-        return slice(int(low), int(high))
-
 
 class _StoredLogs:
     """The logs of one trace, extracted from the folder's columns on demand."""
@@ -338,7 +331,7 @@ class _StoredLogs:
         stored = self._stored
         cell = self._cell + policy * len(self._windows) + window
         jobs = self._windows[window].jobs
-        of_segments, of_records = stored.rows(stored.segments, cell), stored.rows(stored.records, cell)
+        of_segments, of_records = rows_of_cell(stored.segments, cell), rows_of_cell(stored.records, cell)
         worked = {name: stored.segments[name][of_segments] for name in WORK_COLUMNS if name in stored.segments}
         columns: dict[str, Any] = {name: stored.segments[name][of_segments] for name in _SEGMENT}
         return ExecutionLog(
@@ -409,4 +402,4 @@ def _check_series(curve: Mapping[str, Any], where: str) -> None:
 
 def _floats(values: Sequence[float | None]) -> tuple[float, ...]:
     """Numbers read back from JSON: null becomes NaN."""
-    return tuple(null_to_nan({"": value})[""] for value in values)
+    return tuple(math.nan if value is None else value for value in values)

@@ -165,6 +165,15 @@ def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
     return manifest
 
 
+def manifest_of_kind(folder: Path, kind: str, command: str, names: Iterable[str]) -> dict[str, Any]:
+    """The checked manifest of a folder of this kind with these files; `command` writes such a folder, for the error."""
+    manifest = checked_manifest(folder)
+    if manifest.get("kind") != kind:
+        raise InputError(f"{folder} holds a {manifest.get('kind')!r}, not a {kind}; write one with {command}")
+    check_files(manifest, names, folder)
+    return manifest
+
+
 def check_files(manifest: Mapping[str, Any], names: Iterable[str], folder: Path) -> None:
     """Raise an InputError if the manifest lacks one of the files, whose checksums would not be verified."""
     missing = [name for name in names if name not in manifest["files"]]

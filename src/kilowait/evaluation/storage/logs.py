@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,11 @@ import numpy.typing as npt
 from kilowait.errors import InputError, TableError, UnknownNameError
 from kilowait.evaluation.comparison.result import KINDS
 from kilowait.files.fields import Either, Flag, Items, Null, Number, Record, Text, Values, check_fields
-from kilowait.files.parquet_file import ColumnType, read_parquet_columns, read_parquet_table
+from kilowait.files.parquet_file import META_KEY, ColumnType, ParquetColumns, read_parquet_columns, read_parquet_table
 from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 from kilowait.jobs.columns import MAX_TIME_S
 from kilowait.jobs.execution_log import Allocations, Outcome
 
-META_KEY = b"kilowait"
-"""Key of the metadata in the schemas of Parquet files."""
 MAX_NODES = 2**40
 NUMBER_OR_NULL = Either(Null(), Number())
 METRICS = Values(NUMBER_OR_NULL)
@@ -166,37 +164,40 @@ def _allocation_problem(log: ExecutionLog) -> str | None:
 _COLUMNS = ("segment", "node", "gpus", "gpu_milli", "count")
 _COUNT = ColumnType(np.int64, minimum=0)
 _TYPES = {"cell": ColumnType(np.int32, minimum=0), **dict.fromkeys(_COLUMNS, _COUNT)}
-_NOTE = Record(
-    {
-        "node_groups": Items(Items(Number(0, 2**15 - 1, whole=True))),
-        "cells": Items(Items(Number(minimum=0, whole=True), 2, 2)),
-    }
-)
+_NOTE = Record({"node_groups": Items(Items(Number(0, 2**15 - 1, whole=True))), "cells": Items(Items(COUNT, 2, 2))})
 WORK_COLUMNS = ("work_s", "lost_s")
 """Columns that only the segments of node-level clusters have; 0 for other segments in the same file."""
 
 
-def _write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
+def _table(by_cell: Mapping[int, Allocations | NodeStates], names: Iterable[str], note: Any) -> Any:
+    """The columns `names` of these records as an Arrow table with the column ``cell``, and `note` in its metadata."""
     import pyarrow as pa
+
+    records = list(by_cell.values())
+    columns = {"cell": np.repeat(list(by_cell), [len(record) for record in records]).astype(np.int32)}
+    for name in names:
+        columns[name] = np.concatenate([getattr(record, name) for record in records])
+    return pa.table(columns).replace_schema_metadata({META_KEY: json.dumps(note).encode()})
+
+
+def rows_of_cell(columns: ParquetColumns, cell: int) -> slice:
+    """The rows of one log in a file with several logs, which are in the order of their cells."""
+    low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
+    return slice(int(low), int(high))
+
+
+def _write_pieces(by_cell: Mapping[int, Allocations], path: Path) -> None:
     import pyarrow.parquet as pq
 
-    numbered = [(cell, allocations) for cell, allocations in enumerate(logs) if allocations is not None]
-    columns = {
-        "cell": np.repeat([cell for cell, _ in numbered], [len(allocations) for _, allocations in numbered]).astype(
-            np.int32
-        )
-    }
-    for name in _COLUMNS:
-        columns[name] = np.concatenate([getattr(allocations, name) for _, allocations in numbered])
     machines: list[list[int]] = []
     of_cell: list[tuple[int, int]] = []
-    for cell, allocations in numbered:
+    for cell, allocations in by_cell.items():
         machine = allocations.node_group.tolist()
         if machine not in machines:
             machines.append(machine)
         of_cell.append((cell, machines.index(machine)))
-    note = {META_KEY: json.dumps({"node_groups": machines, "cells": of_cell}).encode()}
-    pq.write_table(pa.table(columns).replace_schema_metadata(note), path, compression="zstd")
+    note = {"node_groups": machines, "cells": of_cell}
+    pq.write_table(_table(by_cell, _COLUMNS, note), path, compression="zstd")
 
 
 def _read_pieces(path: Path, cells: int) -> dict[int, dict[str, npt.NDArray[Any]]]:
@@ -207,8 +208,8 @@ def _read_pieces(path: Path, cells: int) -> dict[int, dict[str, npt.NDArray[Any]
     for cell, machine in found.note["cells"]:
         if cell >= cells or machine >= len(machines):
             raise InputError(f"{path}: metadata: cell {cell} of {cells} has machine {machine} of {len(machines)}")
-        low, high = np.searchsorted(found["cell"], (cell, cell + 1))
-        result[cell] = {**{name: found[name][low:high] for name in _COLUMNS}, "node_group": machines[machine]}
+        rows = rows_of_cell(found, cell)
+        result[cell] = {**{name: found[name][rows] for name in _COLUMNS}, "node_group": machines[machine]}
     return result
 
 
@@ -233,35 +234,26 @@ def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:
     }
 
 
-def _write_node_states(states: Sequence[NodeStates | None], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    numbered = [(cell, one) for cell, one in enumerate(states) if one is not None]
-    columns = {"cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)}
-    for name in STATE_COLUMNS:
-        columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
-    # The logs that have states: the states of a log may be empty.
-    note = {META_KEY: json.dumps([cell for cell, _ in numbered]).encode()}
-    pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
-
-
 def _read_node_states(path: Path, cells: int) -> dict[int, NodeStates]:
     found = read_parquet_columns(path, {"cell": ColumnType(np.int32, minimum=0), **STATE_COLUMNS})
     check_fields(found.note, Items(Number(0, cells - 1, whole=True)), f"{path}: metadata")
     states = {}
     for cell in found.note:
-        low, high = np.searchsorted(found["cell"], (cell, cell + 1))
-        states[cell] = NodeStates(**{name: found[name][low:high] for name in STATE_COLUMNS})
+        rows = rows_of_cell(found, cell)
+        states[cell] = NodeStates(**{name: found[name][rows] for name in STATE_COLUMNS})
     return states
 
 
 def write_states_and_allocations(logs: Sequence[ExecutionLog], folder: Path) -> None:
     """Write the node states and the allocations of several logs, each if any log has them."""
-    states, pieces = [log.states for log in logs], [log.pieces for log in logs]
-    if any(item is not None for item in states):
-        _write_node_states(states, folder / "states.parquet")
-    if any(item is not None for item in pieces):
+    import pyarrow.parquet as pq
+
+    states = {cell: log.states for cell, log in enumerate(logs) if log.states is not None}
+    pieces = {cell: log.pieces for cell, log in enumerate(logs) if log.pieces is not None}
+    if states:
+        # The note lists the logs that have states: the states of a log may be empty.
+        pq.write_table(_table(states, STATE_COLUMNS, list(states)), folder / "states.parquet")
+    if pieces:
         _write_pieces(pieces, folder / "pieces.parquet")
 
 

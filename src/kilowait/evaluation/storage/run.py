@@ -31,8 +31,7 @@ from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.storage.folder import (
     ResultFolder,
-    check_files,
-    checked_manifest,
+    manifest_of_kind,
     null_to_nan,
     plain_json,
     read_json,
@@ -41,8 +40,8 @@ from kilowait.evaluation.storage.folder import (
 from kilowait.evaluation.storage.logs import (
     CLEANING_REPORT,
     CLUSTER,
+    COUNT,
     MACHINE,
-    META_KEY,
     METRICS,
     RECORD_COLUMNS,
     SEGMENT_COLUMNS,
@@ -58,14 +57,11 @@ from kilowait.evaluation.storage.logs import (
     write_states_and_allocations,
 )
 from kilowait.files.documents import read_toml, to_toml
-from kilowait.files.fields import Either, Number, Record, Text, check_fields
-from kilowait.files.parquet_file import ColumnType, read_parquet_columns
+from kilowait.files.fields import Either, Record, Text, check_fields
+from kilowait.files.parquet_file import META_KEY, ColumnType, read_parquet_columns
 from kilowait.jobs import ExecutionLog, JobTable
 
-SCENARIO = Record(
-    {},
-    {"trace": Text(), "policy": Text(), "backfill": Either(Text(), Number(minimum=0, whole=True)), "cluster": CLUSTER},
-)
+SCENARIO = Record({}, {"trace": Text(), "policy": Text(), "backfill": Either(Text(), COUNT), "cluster": CLUSTER})
 """Fields of a run's scenario.toml; others are only displayed."""
 RESULTS = Record({}, {"gpus": Record({"metrics": METRICS}), "ledger": CLEANING_REPORT})
 """Fields of a run's results.json; others are recomputed."""
@@ -121,10 +117,7 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
     A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
-    manifest = checked_manifest(folder)
-    if manifest.get("kind") != "run":
-        raise InputError(f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate")
-    check_files(manifest, _FILES, folder)
+    manifest = manifest_of_kind(folder, "run", "kilowait simulate", _FILES)
     try:
         scenario = read_toml(folder / "scenario.toml", SCENARIO, remedy="run it again")
         results = read_json(folder / "results.json", folder, RESULTS)
