@@ -34,13 +34,14 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation import by_priority
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.gpu_options import run_speeds
-from kilowait.experiments.training.evaluate import BASELINES, simulate_to_end
+from kilowait.experiments.gpu_options import run_speeds, simulate_arguments
+from kilowait.experiments.settings import GpuOptions
+from kilowait.experiments.training.evaluate import GPU_POLICIES
 from kilowait.experiments.training.linear import GpuTrainer, GpuTraining
 from kilowait.experiments.training.network import train_network
 from kilowait.experiments.training.rl_settings import RLTraining
 from kilowait.experiments.training.trainer import TrainingRun
-from kilowait.jobs import JobTable
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 from kilowait.synth import gpu_workload
 from kilowait.units import format_duration
@@ -154,7 +155,7 @@ def evaluate_policies(load: float, folder: Path, *, jobs: int = JOBS, window_job
     cluster, all_jobs = Cluster.preset(CLUSTER), workload(load, jobs)
     windows = _windows(all_jobs, window_jobs)
     output = {}
-    for rule in BASELINES:
+    for rule in GPU_POLICIES:
         for migrate in (False, True):
             settings = GpuSearchSettings(
                 seed=0, window_jobs=window_jobs, speeds=lambda some: run_speeds("auto", some, cluster)
@@ -317,12 +318,29 @@ def _figures(policy: Any, options_of_run: dict[str, Any], windows: Sequence[JobT
     """The metrics `FIGURES` by window; high and low are the jobs of priority 1 and 0."""
     output: dict[str, list[float]] = {name: [] for name in FIGURES}
     for jobs in windows:
-        log, measured = simulate_to_end(policy, jobs, Cluster.preset(CLUSTER), **options_of_run)
+        log, measured = _simulate_to_end(policy, jobs, Cluster.preset(CLUSTER), **options_of_run)
         classes = {row["priority"]: float(row["mean_jct_s"]) for row in by_priority(log)}
         measured |= {"high_jct_s": classes.get(1.0, math.nan), "low_jct_s": classes.get(0.0, math.nan)}
         for name in FIGURES:
             output[name].append(measured[name])
     return output
+
+
+def _simulate_to_end(
+    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **options: Any
+) -> tuple[ExecutionLog, dict[str, float]]:
+    """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `options`: fields of `GpuOptions`.
+
+    Utilization is over the time in which jobs arrive, which is the same for all policies.
+    """
+    fixed: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
+    settings = simulate_arguments(
+        {**fixed, "placement": placement, "gpu": GpuOptions(**options)}, jobs, cluster, policy, "skip"
+    )
+    log = kw.simulate(jobs, cluster, policy, "skip", **settings)
+    first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
+    horizon = (first_s, last_s) if last_s > first_s else None
+    return log, kw.gpu_metrics(log, cluster, settings["speeds"], horizon_s=horizon)
 
 
 def _result_file(folder: Path, load: float, algo: str, seed: int) -> Path:

@@ -21,18 +21,18 @@ from kilowait.agents.evolution.power import PowerObjective, PowerSearchSettings,
 from kilowait.agents.evolution.search import train_linear_agent
 from kilowait.cluster import Cluster
 from kilowait.envs.power_setup import PowerConfig
-from kilowait.experiments.power import PowerContext, make_power_context
+from kilowait.evaluation.comparison import Windows
+from kilowait.experiments.power import make_power_context
 from kilowait.experiments.scenario_inputs import rescale_to_load
 from kilowait.experiments.settings import PowerSettings
 from kilowait.experiments.training.power_evaluation import (
     MetricRows,
     control_grid,
-    hand_tuned_baselines,
+    hand_tuned_runs,
     least_within_slowdown,
-    metric_rows,
     pareto_margin,
     pareto_names,
-    window_metrics,
+    power_metrics,
 )
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
@@ -98,13 +98,13 @@ def evaluated(
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
     train, validation, test = jobs[:first], jobs[first:second], jobs[second:]
     sets = control_grid(power.model, cluster.nodes) if sets is None else sets
-    without_controls = hand_tuned_baselines(_windows(train, window_jobs), cluster, power, rules, ["none"])
+    without_controls = power_metrics(_windows(train, window_jobs), power, hand_tuned_runs(rules, ["none"]))
     order = sorted(without_controls, key=lambda name: without_controls[name]["slowdown"].mean())
     rules = tuple(name.partition(",")[0] for name in order[:TOP_POLICIES])
     rule = rules[0]
     say(f"best without power controls on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} hand-tuned")
-    hand_tuned = hand_tuned_baselines(_windows(test, window_jobs), cluster, power, rules, sets)
-    validated = hand_tuned_baselines(_windows(validation, window_jobs), cluster, power, rules, sets)
+    hand_tuned = power_metrics(_windows(test, window_jobs), power, hand_tuned_runs(rules, sets))
+    validated = power_metrics(_windows(validation, window_jobs), power, hand_tuned_runs(rules, sets))
     result: dict[str, Any] = {
         "rule": rule,
         "windows": len(_windows(test, window_jobs)),
@@ -128,8 +128,7 @@ def evaluated(
                 window_jobs=window_jobs,
             )
             agent, _ = train_linear_agent(PowerObjective(train, validation, cluster, config, settings))
-            agent = agent.bind_power(config)
-            rows = _evaluate_agent(agent, _windows(test, window_jobs), cluster, power, power_controls)
+            rows = power_metrics(_windows(test, window_jobs), power, {"agent": (agent, power_controls)})["agent"]
             margin, to_tuned = (pareto_margin(rows, hand_tuned), pareto_margin(rows, {tuned: hand_tuned[tuned]}))
             agents.append(
                 {
@@ -205,15 +204,10 @@ def _summary(constraint: dict[str, Any]) -> str:
     )
 
 
-def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
+def _windows(jobs: JobTable, window_jobs: int) -> Windows:
     """Adjacent windows."""
-    return [jobs[at : at + window_jobs] for at in range(0, len(jobs) - window_jobs + 1, window_jobs)]
-
-
-def _evaluate_agent(
-    agent: Any, windows: list[JobTable], cluster: Cluster, power: PowerContext, power_controls: str
-) -> MetricRows:
-    return metric_rows([window_metrics(jobs, cluster, power, agent, "easy", power_controls) for jobs in windows])
+    first = np.arange(0, len(jobs) - window_jobs + 1, window_jobs)
+    return Windows(jobs, first, np.full(len(first), window_jobs), np.zeros(len(first), np.int64), "adjacent windows")
 
 
 def _means(rows: MetricRows) -> dict[str, float]:

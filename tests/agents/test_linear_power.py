@@ -9,9 +9,10 @@ from kilowait.agents.evolution.search import train_linear_agent
 from kilowait.agents.linear_power import WEIGHT_MEANINGS, LinearPowerAgent, agent_from_controls
 from kilowait.envs.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.comparison import single_window
 from kilowait.experiments.power import make_power_context
 from kilowait.experiments.settings import PowerSettings
-from kilowait.experiments.training.power_evaluation import window_metrics
+from kilowait.experiments.training.power_evaluation import power_metrics
 
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
@@ -77,11 +78,10 @@ def test_training_objective_equals_accounting(trained):
     evaluation = EvaluationWindows(JOBS, MACHINE, POWER, settings).evaluate([agent], np.array([100, 400]))
     meter = make_power_context(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        metrics = window_metrics(
-            JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", POWER_CONTROLS
-        )
-        assert evaluation.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
-        assert evaluation.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
+        window = single_window(JOBS[first : first + 150])
+        metrics = power_metrics(window, meter, {"agent": (agent, POWER_CONTROLS)})["agent"]
+        assert evaluation.spent[0, place] == pytest.approx(metrics["energy"][0], rel=1e-9)
+        assert evaluation.slowdown[0, place] == pytest.approx(metrics["slowdown"][0], rel=1e-9)
 
 
 def test_missing_arguments_are_errors():

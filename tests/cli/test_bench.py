@@ -6,9 +6,9 @@ import pytest
 
 
 def test_every_policy_is_measured(kilowait, monkeypatch):
-    from kilowait.experiments import bench
+    from kilowait.experiments import scenario
 
-    monkeypatch.setattr(bench, "MIN_TOTAL_S", 0.0)
+    monkeypatch.setattr(scenario, "MIN_TOTAL_S", 0.0)
     out = kilowait("bench", "lublin:200:32", "--policies", "fcfs,sjf:x").err
     assert "sjf" in out, "a wrong policy is an error"
     result = kilowait("bench", "lublin:200:32", "--policies", "fcfs,wfp3")
@@ -17,9 +17,9 @@ def test_every_policy_is_measured(kilowait, monkeypatch):
 
 
 def test_json(kilowait, monkeypatch):
-    from kilowait.experiments import bench
+    from kilowait.experiments import scenario
 
-    monkeypatch.setattr(bench, "MIN_TOTAL_S", 0.0)
+    monkeypatch.setattr(scenario, "MIN_TOTAL_S", 0.0)
     document = kilowait("bench", "lublin:200:32", "--policies", "fcfs", "--jobs", "100", "--json").json()
     (speed,) = document["speeds"]
     assert speed["jobs"] == 100 and speed["policy"] == "fcfs"
@@ -28,7 +28,7 @@ def test_json(kilowait, monkeypatch):
 
 
 def test_a_gpu_cluster_is_measured(kilowait, monkeypatch):
-    from kilowait.experiments import bench
+    from kilowait.experiments import scenario
 
-    monkeypatch.setattr(bench, "MIN_TOTAL_S", 0.0)
+    monkeypatch.setattr(scenario, "MIN_TOTAL_S", 0.0)
     assert "srtf" in kilowait("bench", "gpu:50:gpu-mixed", "--policies", "srtf").out

@@ -6,6 +6,7 @@ import pytest
 
 from kilowait.experiments.generators import fit_folder
 from kilowait.experiments.scenario_inputs import read_workload
+from kilowait.experiments.workload_settings import GeneratorSettings
 
 TRACE = "lublin:1200:32:0.95:7"
 ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window", "100")
@@ -17,7 +18,7 @@ PPO = ("--algo", "ppo", "--total-timesteps", "256", "--num-envs", "4", "--episod
 def model(tmp_path_factory):
     """A generator fitted to the first 60 % of the log."""
     folder = tmp_path_factory.mktemp("models") / "ours"
-    fit_folder(read_workload(TRACE, rows="720").jobs, "bootstrap", folder)
+    fit_folder(read_workload(TRACE, rows="720").jobs, GeneratorSettings("bootstrap", device="cpu"), folder)
     return folder
 
 

@@ -10,6 +10,7 @@ from kilowait.checkpoint import Checkpoint
 from kilowait.errors import InputError
 from kilowait.experiments.generators import fit_folder
 from kilowait.experiments.training.resume_checks import training_folder
+from kilowait.experiments.workload_settings import GeneratorSettings
 from kilowait.synth import trainer
 from tests.synth.test_generator import log
 
@@ -22,7 +23,12 @@ class Killed(BaseException):
     """Interrupts a fit; not caught as an `Exception`."""
 
 
-def fit(out, *, kill=False, model="transformer", **more):
+def settings_of(model, hyperparameters, seed=0):
+    text = ",".join(f"{name}={value}" for name, value in hyperparameters.items())
+    return GeneratorSettings(model, seed=seed, settings=text, device="cpu")
+
+
+def fit(out, *, kill=False, model="transformer", settings=(), seed=0, **more):
     """A fit with a checkpoint every second step; with `kill` it is interrupted after two checkpoints."""
     shares = []
 
@@ -34,11 +40,10 @@ def fit(out, *, kill=False, model="transformer", **more):
     state = training_folder(out)
     return fit_folder(
         log(),
-        model,
+        settings_of(model, {**NETWORKS[model], **dict(settings)}, seed),
         out,
         state=state,
         progress=progress,
-        settings={**NETWORKS[model], **more.pop("settings", {})},
         **more,
     )
 
@@ -113,7 +118,7 @@ def test_private_generator_has_no_digest_of_its_log(tmp_path):
     pytest.importorskip("opacus")
     settings = {"dp_epsilon": 8.0, "dp_steps": 2, "width": 8}
     origin = {"command": ["kilowait"], "date": "2026-11-18", "inputs": {"log.swf": "digest"}, "seeds": {"workload": 1}}
-    fit_folder(log(), "transformer", tmp_path / "one", settings=settings, manifest=origin)
+    fit_folder(log(), settings_of("transformer", settings), tmp_path / "one", manifest=origin)
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
     card = json.loads((tmp_path / "one" / "card.json").read_text())
     assert "inputs" not in manifest and manifest["date"] == "2026-11-18"

@@ -9,7 +9,7 @@ import typer
 
 from kilowait.cli import console
 from kilowait.cli.options import LOG_FORMAT, SIGNALS, Force, Json, Out, Workers, verb
-from kilowait.experiments.comparison.settings import ComparisonOptions
+from kilowait.experiments.comparison.plan import ComparisonOptions, plan_from_options
 from kilowait.experiments.settings import WORKLOAD_SYNTAX, Scenario
 from kilowait.settings import Argument
 
@@ -61,9 +61,9 @@ def compare(
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.comparison.compare import prepare, run_and_save
-    from kilowait.experiments.comparison.plan import plan_from_options
 
-    context.with_resource(writable_folder(out, force=force))
+    if out is not None:
+        context.with_resource(writable_folder(out, force=force))
     plan = plan_from_options(options, traces, scenario)
     with console.status() as update:
         update(f"reading {', '.join(one.trace for one in plan.scenarios)} ...")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from kilowait.experiments.scenario_inputs import Workload
+
 PIPE_WIDTH = 160
 """Width of tables that are written to a file or a pipe, which has no terminal width."""
 MIN_WRAPPED_WIDTH = 30
@@ -161,6 +163,22 @@ def _text(text: str, style: str = "") -> Text:
 def title(text: str) -> None:
     """Print a heading on stdout."""
     _console().print(_text(text, "bold"), soft_wrap=True)
+
+
+def log_title(comparison: Mapping[str, Any], workload: Workload) -> None:
+    """Print the log and the cluster of a comparison, and what was cleaned while reading."""
+    title(f"{comparison['trace']}: {count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes")
+    cleaning = cleaning_line(workload)
+    if cleaning is not None:
+        print(cleaning)
+
+
+def cleaning_line(workload: Workload) -> str | None:
+    """One line about the rows dropped and corrected while reading; None if there were none."""
+    report = workload.cleaning_report
+    if report is None or not (report.dropped or report.corrected):
+        return None
+    return f"{report.lines()[0]}; see kilowait traces describe"
 
 
 def table(

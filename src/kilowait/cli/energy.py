@@ -117,7 +117,8 @@ def controls(
     from kilowait.experiments.scenario_inputs import is_node_level
     from kilowait.experiments.settings import default_backfill
 
-    context.with_resource(writable_folder(out, force=force))
+    if out is not None:
+        context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None:
         power_controls = power_controls_or_caps(power_controls or "none", gpu_power_cap)
     backfill = backfill or default_backfill(is_node_level(scenario.cluster, scenario.trace))

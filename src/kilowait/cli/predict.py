@@ -10,12 +10,12 @@ import typer
 
 from kilowait.cli import console
 from kilowait.cli.options import LOG_FORMAT, Force, Json, verb
-from kilowait.experiments.settings import PredictionTask, PredictorFit, Scenario, TestFraction
+from kilowait.experiments.settings import Scenario, TestFraction
+from kilowait.experiments.workload_settings import PredictionTask, PredictorFit
 from kilowait.settings import Argument, Option
 
 if TYPE_CHECKING:
     from kilowait.experiments.prediction.task import PredictionData
-    from kilowait.experiments.settings import PredictionTask
 
 app = typer.Typer(
     add_completion=False,

@@ -68,7 +68,8 @@ def simulate(
     from kilowait.experiments.power_controls import power_controls_or_caps
     from kilowait.experiments.scenario import run_scenario
 
-    context.with_resource(writable_folder(out, force=force))
+    if out is not None:
+        context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None and "," in gpu_power_cap:
         raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
     scenario = replace(scenario, power_controls=power_controls_or_caps(scenario.power_controls, gpu_power_cap))
@@ -107,7 +108,7 @@ def bench(
     Without a log the workload has 10,000 jobs on 256 nodes (Lublin-Feitelson model). Every policy runs with the
     default settings of kilowait simulate. The machine should be idle otherwise.
     """
-    from kilowait.experiments.bench import simulation_speeds
+    from kilowait.experiments.scenario import simulation_speeds
     from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
 
     with console.busy(f"reading {trace} ..."):

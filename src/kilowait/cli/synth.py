@@ -11,7 +11,7 @@ import typer
 
 from kilowait.cli import console
 from kilowait.cli.options import Force, Json, verb
-from kilowait.experiments.settings import Jobs, UnpackLimit
+from kilowait.experiments.settings import UnpackLimit
 from kilowait.experiments.workload_settings import (
     GeneratorSettings,
     LogSource,
@@ -19,7 +19,7 @@ from kilowait.experiments.workload_settings import (
     ScoreSettings,
     WrittenFormat,
 )
-from kilowait.settings import Argument, Option
+from kilowait.settings import Option
 
 app = typer.Typer(
     add_completion=False,
@@ -86,21 +86,18 @@ def fit(
     from kilowait.experiments.generators import fit_folder, parse_settings
     from kilowait.experiments.training.resume_checks import resumable
 
-    hyperparameters = None if generator.settings is None else parse_settings(generator.settings)
+    if generator.settings is not None:
+        parse_settings(generator.settings)  # raises errors before the log is read
     with console.busy(f"reading {log.trace} ..."):
         workload = log.read()
     with resumable(out, resume=resume, force=force, console=console) as state, _progress() as progress:
         fitted = fit_folder(
             workload.jobs,
-            generator.model,
+            generator,
             out,
-            seed=generator.seed,
-            names=generator.keep_names,
-            settings=hyperparameters,
             manifest=workload.provenance(log.trace, console.command(context), console.today()),
             force=force,
             progress=progress,
-            device=generator.device,
             state=state,
             resume=resume,
         )
@@ -124,21 +121,8 @@ def sample(
     """
     from kilowait.experiments.generators import sample_file
 
-    conditions, what_if = settings.conditions, settings.what_if
     with _progress() as progress:
-        written = sample_file(
-            settings.folder,
-            out,
-            jobs=settings.jobs,
-            days=settings.days,
-            seed=settings.seed,
-            conditions=conditions,
-            what_if=what_if,
-            cluster=settings.cluster,
-            format=to,
-            trust=settings.allow_pickle_with,
-            progress=progress,
-        )
+        written = sample_file(settings, out, format=to, progress=progress)
     print(
         f"{console.count(written.jobs, 'job')} over {console.span(written.span_s)}, offered load {written.load:.2f}, "
         f"written to {out}"
@@ -149,13 +133,7 @@ def sample(
 def score(
     context: typer.Context,
     settings: ScoreSettings,
-    real: Annotated[str, Argument("REAL", "Log that the generator was fitted to.")],
-    synthetic: Annotated[str, Argument("SYNTHETIC", "Log of synthetic jobs.")],
-    held_out_log: Annotated[
-        str | None, Option("FILE", "Real jobs that the generator has not seen; required for privacy measures.")
-    ] = None,
     out: Annotated[Path | None, Option("DIR", "Write a folder for kilowait report.", "-o")] = None,
-    jobs: Jobs = None,
     unpack_limit: UnpackLimit = None,
     json: Json = False,
     force: Force = False,
@@ -172,12 +150,14 @@ def score(
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score_synthetic as scored
 
-    context.with_resource(writable_folder(out, force=force))
+    if out is not None:
+        context.with_resource(writable_folder(out, force=force))
+    real, synthetic, held_out_log = settings.real, settings.synthetic, settings.held_out_log
     policy_names = [name.strip() for name in settings.policies.split(",")]
     with console.status() as update:
         update("reading ...")
         workloads = [
-            read_workload(trace, unpack_limit=unpack_limit, rows=jobs if place == 0 else None)
+            read_workload(trace, unpack_limit=unpack_limit, rows=settings.jobs if place == 0 else None)
             for place, trace in enumerate([real, synthetic, *([held_out_log] if held_out_log else [])])
         ]
         machine, guessed = resolve_cluster(settings.cluster, workloads[0].jobs)
@@ -194,7 +174,7 @@ def score(
         console.note(guessed)
     names = {"real": real, "synthetic": synthetic, "held_out": held_out_log}
     if out is not None:
-        scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": policy_names, "backfill": "easy"}
+        scenario: dict[str, Any] = {**names, "jobs": settings.jobs, "policies": policy_names, "backfill": "easy"}
         scenario |= {"on_oversized": "drop", "seed": settings.seed, "cluster": to_dict(machine)}
         manifest = workloads[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": settings.seed}

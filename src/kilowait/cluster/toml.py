@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kilowait.cluster.cluster import Cluster, NodeGroup, Outage, Reservation
-from kilowait.errors import ClusterError, UnknownNameError
+from kilowait.errors import ClusterError, InputError, KilowaitError, UnknownNameError
 
 T = TypeVar("T", NodeGroup, Outage, Reservation)
 _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -59,6 +60,35 @@ def to_dict(cluster: Cluster) -> dict[str, Any]:
     if cluster.queues:
         data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
     return data
+
+
+def is_node_level(described: Mapping[str, Any]) -> bool:
+    """Whether a machine, described as in a cluster file, is node-level.
+
+    >>> is_node_level({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_node_level({})
+    (True, False)
+    """
+    return any(row.get("node_level", False) for row in described.get("group", ()))
+
+
+def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
+    """The cluster of such a description; None if it is not node-level.
+
+    >>> node_level_cluster({"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}).nodes
+    2
+    """
+    if not is_node_level(described):
+        return None
+    try:
+        layout = described.get("layout")
+        return Cluster(
+            groups=tuple(NodeGroup(**row) for row in described["group"]),
+            queues={row["name"]: tuple(row["groups"]) for row in described.get("queue", ())},
+            name=str(described.get("name", "cluster")),
+            node_groups=None if layout is None else tuple(layout),
+        )
+    except (KilowaitError, KeyError, TypeError) as problem:
+        raise InputError(f"the description of the machine cannot be read: {problem}; run it again") from None
 
 
 def _rows(content: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_catalogue import FLOPS_PRECISIONS, gpu
 from kilowait.cluster.gpu_speeds import Speeds, gpu_types
 from kilowait.engine.gpu.demand import Demand, resource_demand
-from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.job_measures import left_queue_s
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations, Outcome
@@ -171,32 +169,3 @@ def two_jobs() -> tuple[ExecutionLog, Cluster]:
         pieces=pieces,
     )
     return log, Cluster((NodeGroup("t4", 1, cores=8, gpus=2, gpu_type="T4", node_level=True),))
-
-
-def is_node_level(described: Mapping[str, Any]) -> bool:
-    """Whether a machine, described as in a cluster file, is node-level.
-
-    >>> is_node_level({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_node_level({})
-    (True, False)
-    """
-    return any(row.get("node_level", False) for row in described.get("group", ()))
-
-
-def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
-    """The cluster of such a description; None if it is not node-level.
-
-    >>> node_level_cluster({"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}).nodes
-    2
-    """
-    if not is_node_level(described):
-        return None
-    try:
-        layout = described.get("layout")
-        return Cluster(
-            groups=tuple(NodeGroup(**row) for row in described["group"]),
-            queues={row["name"]: tuple(row["groups"]) for row in described.get("queue", ())},
-            name=str(described.get("name", "cluster")),
-            node_groups=None if layout is None else tuple(layout),
-        )
-    except (KilowaitError, KeyError, TypeError) as problem:
-        raise InputError(f"the description of the machine cannot be read: {problem}; run it again") from None

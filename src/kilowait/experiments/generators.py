@@ -19,10 +19,10 @@ from kilowait.evaluation.storage import save_folder
 from kilowait.evaluation.storage.folder import check_writable
 from kilowait.experiments.scenario_inputs import named_cluster
 from kilowait.experiments.training.resume_checks import check_identity, jobs_digest
+from kilowait.experiments.workload_settings import GeneratorSettings, SampleSettings
 from kilowait.files import locks_output
 from kilowait.jobs import JobTable
-from kilowait.synth import Generator, WhatIf, fit_generator, load_generator
-from kilowait.synth.conditions import ConditionValue
+from kilowait.synth import Generator, fit_generator, load_generator
 from kilowait.synth.fidelity.distances import column_distances
 from kilowait.synth.generator import concatenate_tables
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
@@ -40,16 +40,12 @@ MEASURED_JOBS = 60_000
 @locks_output("state", inside=True)
 def fit_folder(
     jobs: JobTable,
-    model: str,
+    settings: GeneratorSettings,
     out: str | PathLike[str],
     *,
-    seed: int = 0,
-    names: bool = False,
-    settings: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
     force: bool = False,
     progress: SampleProgress | None = None,
-    device: str = "cpu",
     state: Path | None = None,
     resume: bool = False,
 ) -> Generator:
@@ -57,41 +53,38 @@ def fit_folder(
 
     Args:
         jobs: the log.
-        model: name of the generator.
+        settings: the generator and its training.
         out: its folder.
-        seed: same seed, same generator.
-        names: keep the numbers and names of users and accounts.
-        settings: hyperparameters of the generator.
         manifest: origin of the jobs.
         force: replace an existing folder.
         progress: progress callback.
-        device: where a network is trained.
         state: folder of the checkpoint; removed when the fit is complete.
         resume: resume from the checkpoint.
     """
     check_writable(out, force=force or resume)
+    hyperparameters = {} if settings.settings is None else parse_settings(settings.settings)
     checkpoint = None
     if state is not None:
         identity = {
-            "model": model,
+            "model": settings.model,
             "jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})",
-            "seed": seed,
-            "names": names,
-            "device": device,
-            **{f"setting {name}": value for name, value in sorted((settings or {}).items())},
+            "seed": settings.seed,
+            "names": settings.keep_names,
+            "device": settings.device,
+            **{f"setting {name}": value for name, value in sorted(hyperparameters.items())},
         }
         check_identity(state, identity, resume=resume)
         checkpoint = Checkpoint(state / FILE, FORMAT, identity)
     try:
         generator = fit_generator(
             jobs,
-            model,
-            seed=seed,
-            keep_names=names,
+            settings.model,
+            seed=settings.seed,
+            keep_names=settings.keep_names,
             progress=progress,
-            device=device,
+            device=settings.device,
             checkpoints=checkpoint,
-            **(settings or {}),
+            **hyperparameters,
         )
     except KilowaitError:
         if checkpoint is not None and not checkpoint.path.exists():  # the fit failed before its first checkpoint
@@ -115,13 +108,13 @@ def _measure(generator: Generator, jobs: JobTable) -> None:
         generator.ks_distances = {distance.column: round(distance.ks, 4) for distance in distances}
 
 
-def parse_settings(text: str) -> dict[str, float | str]:
+def parse_settings(text: str) -> dict[str, Any]:
     """Parse settings of a generator: ``passes=10,draws=2``. Non-numeric values are strings.
 
     >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
     {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
     """
-    settings: dict[str, float | str] = {}
+    settings: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
@@ -171,29 +164,24 @@ class WrittenSample:
 
 @locks_output("out")
 def sample_file(
-    folder: str | PathLike[str],
+    settings: SampleSettings,
     out: str | PathLike[str],
     *,
-    jobs: int | None = None,
-    days: float | None = None,
-    seed: int = 0,
-    conditions: Mapping[str, ConditionValue] | None = None,
-    what_if: WhatIf | None = None,
-    cluster: str = "auto",
     format: str | None = None,
-    trust: str | None = None,
     progress: SampleProgress | None = None,
 ) -> WrittenSample:
     """Write a file of generated jobs. Parquet is written in parts with bounded memory, other formats from one table."""
-    generator, file_format = load_generator(folder, allow_pickle_with=trust), written_format(out, format)
-    requested_cluster = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
-    size = generator.schema.machine if what_if is None or what_if.nodes is None else what_if.nodes
+    conditions, what_if = settings.conditions, settings.what_if
+    generator = load_generator(settings.folder, allow_pickle_with=settings.allow_pickle_with)
+    file_format = written_format(out, format)
+    requested_cluster = None if settings.cluster.strip().lower() == "auto" else named_cluster(settings.cluster)
+    size = generator.schema.machine if what_if.nodes is None else what_if.nodes
     sample = WrittenSample(requested_cluster or Cluster.from_nodes(size))
     tables = sample.count_while_writing(
         generator.tables(
-            jobs,
-            days=days,
-            seed=seed,
+            settings.jobs,
+            days=settings.days,
+            seed=settings.seed,
             conditions=conditions,
             what_if=what_if,
             cluster=requested_cluster,

@@ -22,7 +22,7 @@ from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.power_controls import PowerAgent, check_power_controls
 from kilowait.experiments.predictors import USERS_PREFIX
 from kilowait.experiments.settings import check_backfill, check_placement, parse_backfill
-from kilowait.policies import POLICIES, as_policy
+from kilowait.policies import POLICIES, as_policy, resolve
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
 AGENT_PREFIX = "agent:"
@@ -85,7 +85,9 @@ def resolve_policy(text: str) -> Policy:
         return policy_from_file(text.removeprefix(FILE_PREFIX))
     if not text.startswith(AGENT_PREFIX):
         name = text.partition(":")[0].strip()
-        if name.lower() not in POLICIES and text.strip().lower() not in ROUND_BASED_POLICIES:
+        if name.lower() in POLICIES:
+            return resolve(text)
+        if text.strip().lower() not in ROUND_BASED_POLICIES:
             raise UnknownNameError("policy", name, (*POLICIES, *ROUND_BASED_POLICIES, LOOKAHEAD))
         return as_policy(text)
     name_of_agent = AgentName.parse(text)

@@ -1,10 +1,12 @@
-"""Scenarios: the settings of one simulation as plain data, and functions that prepare and run them."""
+"""Scenarios: prepare and run the simulation that settings describe, and measure the speed of simulations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,6 +41,34 @@ from kilowait.policies import simulate
 
 OVERLOAD = 1.2
 """Offered load above which a note is given: the queue grows without bound, so results depend on the log's length."""
+
+
+class Console(Protocol):
+    """Notes for the user, and the progress of long steps; the command line implements it in `kilowait.cli.console`."""
+
+    def note(self, text: str) -> None:
+        """Show a note."""
+
+    def info(self, text: str) -> None:
+        """Show one line."""
+
+    def today(self) -> str:
+        """The current time, for manifests."""
+
+    def busy(self, text: str) -> AbstractContextManager[Any]:
+        """Show this text while a block runs."""
+
+    def number(self, value: float) -> str:
+        """A number as text."""
+
+    def span(self, seconds: float) -> str:
+        """A time span as text."""
+
+    def status(self) -> AbstractContextManager[Callable[[str], None]]:
+        """Show a text that can be changed while a block runs."""
+
+    def steps(self, total: int) -> AbstractContextManager[Callable[..., None]]:
+        """Show the progress of a block; it calls the function with a text, and whether this step deserves a line."""
 
 
 @dataclass(frozen=True)
@@ -164,3 +194,50 @@ def _without_dependencies(jobs: JobTable, dependencies: bool) -> tuple[JobTable,
         )
     columns = {name: jobs[name] for name in jobs.columns if name not in ("after_id", "think_s")}
     return JobTable(labels=jobs.labels, meta=jobs.meta, **columns), (f"{count}: submitted at the times of the log",)
+
+
+# -- speed --------------------------------------------------------------------------------------------
+
+MIN_TOTAL_S, MAX_CALLS = 1.0, 1000
+"""A simulation is repeated for this time, seconds, but not more often than this."""
+
+
+@dataclass(frozen=True)
+class SimulationSpeed:
+    """Speed of one policy: the fastest of several simulations, without the compilation of the kernels."""
+
+    policy: str
+    jobs: int
+    seconds: float
+    first_s: float
+    """Seconds of the first simulation, which compiles the kernels or loads them from the cache."""
+
+    @property
+    def jobs_per_s(self) -> float:
+        """Jobs per second."""
+        return self.jobs / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "jobs_per_s": self.jobs_per_s}
+
+
+def simulation_speeds(
+    jobs: JobTable, cluster: Cluster, policies: Sequence[str], **settings: Any
+) -> Iterator[SimulationSpeed]:
+    """Yield the speed of each policy (names as on the command line) as soon as it is measured.
+
+    `settings` are arguments of `kilowait.simulate`, such as ``backfill="easy"``.
+
+    >>> from kilowait.synth import lublin
+    >>> [speed.policy for speed in simulation_speeds(lublin(50, 16), Cluster.from_nodes(16), ["fcfs", "sjf"])]
+    ['fcfs', 'sjf']
+    """
+    for name in policies:
+        policy = resolve_policy(name)
+        times: list[float] = []
+        while len(times) < 3 or (sum(times[1:]) < MIN_TOTAL_S and len(times) < MAX_CALLS):
+            began = time.perf_counter()
+            simulate(jobs, cluster, policy, **settings)
+            times.append(time.perf_counter() - began)
+        yield SimulationSpeed(name, len(jobs), min(times[1:]), times[0])

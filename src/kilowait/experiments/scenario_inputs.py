@@ -7,6 +7,7 @@ Columns are ``submit_s=submitted,estimate_s=limit_min*60``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, 
 
 if TYPE_CHECKING:
     from kilowait.experiments.predictors import SavedPredictor
-    from kilowait.experiments.settings import PredictionTask, Scenario
+    from kilowait.experiments.settings import Scenario
+    from kilowait.experiments.workload_settings import PredictionTask
 
 T = TypeVar("T", int, float)
 SYNTHETIC_WORKLOADS = {
@@ -111,6 +113,16 @@ def read_log(log: Scenario | PredictionTask) -> Workload:
     """Read or generate the jobs of the trace that these settings name."""
     names = ("format", "unpack_limit", "columns", "strict")
     return read_workload(log.trace, rows=log.jobs, **{name: getattr(log, name) for name in names})
+
+
+def jobs_sha256(*tables: JobTable) -> Any:
+    """The SHA-256 hash object of the columns of job tables."""
+    digest = hashlib.sha256()
+    for jobs in tables:
+        for name in jobs.columns:
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(jobs[name]).data)
+    return digest
 
 
 def _is_synthetic(trace: str) -> bool:
@@ -267,7 +279,7 @@ def rescale_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> Job
     if load is None:
         return jobs
     nodes = cluster.nodes
-    if not counts_gpus(cluster):
+    if not (cluster.node_level and counts_gpus(cluster)):
         return rescale_load(jobs, nodes, load)
     now = gpu_load(jobs, cluster)
     if not now > 0:
@@ -284,6 +296,6 @@ def cluster_load(jobs: JobTable, cluster: Cluster) -> float:
     """
     if len(jobs) < 2 or not np.ptp(jobs["submit_s"]) > 0:
         return 0.0
-    if counts_gpus(cluster):
+    if cluster.node_level and counts_gpus(cluster):
         return gpu_load(jobs, cluster) if "gpus" in jobs else 0.0
     return offered_load(jobs, cluster.nodes)

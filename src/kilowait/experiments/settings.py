@@ -1,4 +1,4 @@
-"""Settings of simulations and predictions as plain data, in the text formats of the command line.
+"""Settings of simulations as plain data, in the text formats of the command line.
 
 The module imports neither NumPy nor Numba: the command line takes its options from here, and must show its help at
 once.
@@ -516,78 +516,3 @@ class Scenario:
 
         order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
         return {**self.settings_dict, "backfill_order": order, "gpu": self.gpu}
-
-
-# -- predictions -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PredictionTask:
-    """Settings of a prediction task: the log, the target and the sources of the data."""
-
-    trace: Trace
-    target: Annotated[
-        str, Option("TARGET", "What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).", "-t")
-    ] = "runtime"
-    cluster: Cluster = "auto"
-    history_source: Annotated[
-        str,
-        Option(
-            "log|simulated|auto",
-            "Start and end times of earlier jobs, which decide what is known at a submission: those of the log, or of "
-            "a simulation (fcfs with EASY backfilling). auto: log if it contains them.",
-        ),
-    ] = "auto"
-    label_source: Annotated[
-        str | None,
-        Option(
-            "measured|model|both",
-            "Power and energy values to learn from: measured, those of the power model --power, or both: measured if "
-            "available. Default: measured; with --power both.",
-        ),
-    ] = None
-    """Source of power and energy labels; None: measured, or with a power model both."""
-    power: Annotated[str | None, Option("MODEL", "Power model for power and energy: a preset or a TOML file.")] = None
-    utilization: Utilization = None
-    format: Format = None
-    unpack_limit: UnpackLimit = None
-    columns: Columns = None
-    strict: Strict = False
-    jobs: Jobs = None
-    fit_jobs: int = 0
-    """Number of jobs to use, the last ones by submission; 0: all."""
-
-    def __post_init__(self) -> None:
-        from kilowait.experiments.prediction.evaluation import HISTORY_SOURCES
-        from kilowait.predict.targets import TARGETS
-
-        if self.target not in TARGETS:
-            raise UnknownNameError("target", self.target, TARGETS)
-        if self.history_source not in HISTORY_SOURCES:
-            raise UnknownNameError("history source", self.history_source, HISTORY_SOURCES)
-        if self.target not in ("power", "energy") and (self.power or self.label_source):
-            raise InputError(
-                f"a power model and label sources are only for the targets power and energy, not {self.target}"
-            )
-
-
-@dataclass(frozen=True)
-class PredictorFit:
-    """A prediction model and its training."""
-
-    model: Annotated[str, Option("MODEL", "Prediction model, as in kilowait predict score.", "-m")] = "forest"
-    tune: Annotated[
-        int,
-        Option("N", "Hyperparameter settings to try on the earlier jobs; 0: the defaults.", "--tuning-trials", min=0),
-    ] = 0
-    fit_jobs: Annotated[
-        int,
-        Option(
-            "N",
-            "Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory for "
-            "each million).",
-            min=0,
-        ),
-    ] = 500_000
-    seed: Annotated[int, Option("N", "Random seed; the same seed gives the same result.", min=0)] = 0
-    threads: Annotated[int, Option("N", "CPU threads of the models; results do not depend on it.", min=1)] = 1

@@ -21,9 +21,8 @@ from kilowait.evaluation.run_similarity import (
     series_of_run,
     share_curves,
 )
-from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage import results_writer, save_folder
 from kilowait.experiments.scenario_inputs import cluster_load, resolve_cluster
-from kilowait.files.documents import to_toml
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth.fidelity import Fidelity, fidelity
@@ -194,11 +193,7 @@ def save_score(
     """
     names = {name: scenario.get(name) for name in ("real", "synthetic", "held_out")}
     results = {**names, **score.document(), "curves": score.curves}
-
-    def fill(folder: Path) -> None:
-        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json({"synthetic": results}) + "\n", encoding="utf-8")
-
+    fill = results_writer(scenario, {"synthetic": results})
     return save_folder(path, fill, kind="synthetic", manifest=manifest, force=force)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the anonymization of logs, and of generators of synthetic workloads.
+"""Settings of predictions for the jobs of a log, of anonymization, and of generators of synthetic workloads.
 
 The module imports no NumPy: the command line takes its options from here.
 """
@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kilowait.experiments.settings import Cluster, Jobs, LogFormat, Trace
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.settings import (
+    Cluster,
+    Columns,
+    Format,
+    Jobs,
+    LogFormat,
+    Strict,
+    Trace,
+    UnpackLimit,
+    Utilization,
+)
 from kilowait.settings import Argument, Option
 
 if TYPE_CHECKING:
@@ -185,10 +196,88 @@ class SampleSettings:
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How synthetic jobs are compared with real jobs."""
+    """The logs of synthetic and of real jobs, and how they are compared."""
 
+    real: Annotated[str, Argument("REAL", "Log that the generator was fitted to.")]
+    synthetic: Annotated[str, Argument("SYNTHETIC", "Log of synthetic jobs.")]
+    held_out_log: Annotated[
+        str | None, Option("FILE", "Real jobs that the generator has not seen; required for privacy measures.")
+    ] = None
+    jobs: Jobs = None
     policies: Annotated[
         str, Option("P,...", "Comma-separated policies to simulate both logs with, under EASY backfilling.", "-p")
     ] = "fcfs,sjf"
     cluster: Cluster = "auto"
     seed: Annotated[int, Option("N", "Random seed of the classifier.", min=0)] = 0
+
+
+@dataclass(frozen=True)
+class PredictionTask:
+    """Settings of a prediction task: the log, the target and the sources of the data."""
+
+    trace: Trace
+    target: Annotated[
+        str, Option("TARGET", "What to predict: runtime or wait (s), power (mean of all nodes, W) or energy (J).", "-t")
+    ] = "runtime"
+    cluster: Cluster = "auto"
+    history_source: Annotated[
+        str,
+        Option(
+            "log|simulated|auto",
+            "Start and end times of earlier jobs, which decide what is known at a submission: those of the log, or of "
+            "a simulation (fcfs with EASY backfilling). auto: log if it contains them.",
+        ),
+    ] = "auto"
+    label_source: Annotated[
+        str | None,
+        Option(
+            "measured|model|both",
+            "Power and energy values to learn from: measured, those of the power model --power, or both: measured if "
+            "available. Default: measured; with --power both.",
+        ),
+    ] = None
+    """Source of power and energy labels; None: measured, or with a power model both."""
+    power: Annotated[str | None, Option("MODEL", "Power model for power and energy: a preset or a TOML file.")] = None
+    utilization: Utilization = None
+    format: Format = None
+    unpack_limit: UnpackLimit = None
+    columns: Columns = None
+    strict: Strict = False
+    jobs: Jobs = None
+    fit_jobs: int = 0
+    """Number of jobs to use, the last ones by submission; 0: all."""
+
+    def __post_init__(self) -> None:
+        from kilowait.experiments.prediction.evaluation import HISTORY_SOURCES
+        from kilowait.predict.targets import TARGETS
+
+        if self.target not in TARGETS:
+            raise UnknownNameError("target", self.target, TARGETS)
+        if self.history_source not in HISTORY_SOURCES:
+            raise UnknownNameError("history source", self.history_source, HISTORY_SOURCES)
+        if self.target not in ("power", "energy") and (self.power or self.label_source):
+            raise InputError(
+                f"a power model and label sources are only for the targets power and energy, not {self.target}"
+            )
+
+
+@dataclass(frozen=True)
+class PredictorFit:
+    """A prediction model and its training."""
+
+    model: Annotated[str, Option("MODEL", "Prediction model, as in kilowait predict score.", "-m")] = "forest"
+    tune: Annotated[
+        int,
+        Option("N", "Hyperparameter settings to try on the earlier jobs; 0: the defaults.", "--tuning-trials", min=0),
+    ] = 0
+    fit_jobs: Annotated[
+        int,
+        Option(
+            "N",
+            "Use at most N jobs, the last ones of a longer log; 0: all jobs (about a minute and 4 GB of memory for "
+            "each million).",
+            min=0,
+        ),
+    ] = 500_000
+    seed: Annotated[int, Option("N", "Random seed; the same seed gives the same result.", min=0)] = 0
+    threads: Annotated[int, Option("N", "CPU threads of the models; results do not depend on it.", min=1)] = 1

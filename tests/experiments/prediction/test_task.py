@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.experiments.prediction.task import fit_predictor, load_dataset, models_for, task_for_predictor
-from kilowait.experiments.settings import PredictionTask
+from kilowait.experiments.workload_settings import PredictionTask
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, TreeSettings
 from kilowait.predict.scores import score

@@ -9,9 +9,10 @@ import kilowait as kw
 from kilowait.envs.expert import GpuPolicyExpert
 from kilowait.errors import InputError
 from kilowait.experiments.training.environments import env_factory_for
-from kilowait.experiments.training.evaluate import evaluate_gpu_agent, simulate_to_end
+from kilowait.experiments.training.evaluate import evaluate_gpu_agent
 from kilowait.experiments.training.network import train_network
 from kilowait.experiments.training.rl_settings import RLTraining
+from kilowait.experiments.training.trainer import later_windows
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
@@ -103,7 +104,17 @@ def test_preemptive_expert_schedules_as_its_policy():
         preemptions += int(vec.decision_settings.queue_window <= action[0] < vec.decision_settings.rows)
         _, _, terminated, _, info = vec.step(action)
         done = bool(terminated[0])
-    metrics = simulate_to_end("srtf", JOBS[:200], CLUSTER, placement="best", gpu_type_order="fastest", migrate=True)[1]
+    log = kw.simulate(
+        JOBS[:200],
+        CLUSTER,
+        "srtf",
+        "skip",
+        placement="best",
+        gpu_type_order="fastest",
+        migrate=True,
+        on_oversized="drop",
+    )
+    metrics = kw.gpu_metrics(log, CLUSTER)
     assert preemptions > 0
     assert info["episode"]["metric"][0] * 3600 == pytest.approx(metrics["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
@@ -111,7 +122,8 @@ def test_preemptive_expert_schedules_as_its_policy():
 
 
 def test_agent_is_compared_with_policies(agent):
-    result = evaluate_gpu_agent(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, policies=("fcfs", "srtf"))
+    windows = later_windows(JOBS, 40)
+    result = evaluate_gpu_agent(agent[0], windows, CLUSTER, policies=("fcfs", "srtf"))
     variants = ("", ", fastest", ", fastest, migration")
     assert set(result["policies"]) == {
         "agent",
@@ -121,7 +133,7 @@ def test_agent_is_compared_with_policies(agent):
         speeds: np.mean(
             [
                 kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip", gpu_speeds=speeds), CLUSTER)["mean_jct_s"]
-                for window in (JOBS[320:360], JOBS[360:400])
+                for window in (JOBS[320:360], JOBS[360:400])  # the last 20 %
             ]
         )
         for speeds in ("auto", "none")

@@ -8,6 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents.linear_power import agent_from_controls
 from kilowait.errors import InputError
+from kilowait.evaluation.comparison import single_window
 from kilowait.experiments.policies import make_policy_configs
 from kilowait.experiments.power import PowerTraining
 from kilowait.experiments.power_controls import bind_agent_power, check_reward, power_config
@@ -17,11 +18,11 @@ from kilowait.experiments.training.network import train_network
 from kilowait.experiments.training.power_evaluation import (
     control_grid,
     evaluate_power_agent,
-    hand_tuned_baselines,
+    hand_tuned_runs,
     least_within_slowdown,
     pareto_margin,
     pareto_names,
-    window_metrics,
+    power_metrics,
 )
 from kilowait.experiments.training.rl_settings import RLTraining
 
@@ -117,16 +118,10 @@ def test_power_terms_need_power_model():
 
 
 def test_agent_is_compared_with_hand_tuned_controls():
-    windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
+    windows = kw.cut_windows(JOBS, 3, window_jobs=150, seed=0)
     agent = agent_from_controls(32, slowdown=0.1, timeout_s=600)
     result = evaluate_power_agent(
-        bind_agent_power(agent, POWER.context, CONTROLS),
-        windows,
-        MACHINE,
-        POWER.context,
-        power_controls=CONTROLS,
-        policies=("saf",),
-        control_sets=("none", "sleep=timeout:600+dvfs=1.1"),
+        agent, windows, POWER, policies=("saf",), control_sets=("none", "sleep=timeout:600+dvfs=1.1")
     )
     ours, similar = result["policies"]["agent"], result["policies"]["saf, sleep=timeout:600+dvfs=1.1"]
     assert ours["energy"] == pytest.approx(similar["energy"], rel=0.02)
@@ -152,8 +147,8 @@ def test_pareto_front_and_margin():
 def test_control_grid_is_valid():
     grid = control_grid(POWER.context.model, 32)
     assert len(grid) == len(set(grid)) > 100
-    points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWER.context, ["fcfs"], grid[:: len(grid) // 12])
+    control_sets = ["none", "dvfs=1.3:always", *grid[:: len(grid) // 12]]
+    points = power_metrics(single_window(JOBS[:60]), POWER.context, hand_tuned_runs(["fcfs"], control_sets))
     assert all(np.isfinite(rows["energy"]).all() for rows in points.values())
-    full = window_metrics(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "none")
-    slow = window_metrics(JOBS[:60], MACHINE, POWER.context, "fcfs", "easy", "dvfs=1.3:always")
+    full, slow = points["fcfs, none"], points["fcfs, dvfs=1.3:always"]
     assert slow["slowdown"] > full["slowdown"] and np.isnan(full["co2"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 from kilowait.cli.output.energy import show_energy
-from kilowait.cli.output.run import cleaning_line, show_gpu_table
+from kilowait.cli.output.run import show_gpu_table
 
 if TYPE_CHECKING:
     from kilowait.experiments.scenario_inputs import Workload
@@ -44,12 +44,7 @@ def show_comparisons(results: Sequence[Mapping[str, Any]], workloads: Sequence[W
     for number, (comparison, workload) in enumerate(zip(results, workloads, strict=True)):
         if number:
             print()
-        console.title(
-            f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes"
-        )
-        cleaning = cleaning_line(workload)
-        if cleaning is not None:
-            print(cleaning)
+        console.log_title(comparison, workload)
         print(f"compared on {comparison['cut']}")
         print()
         show_table(comparison)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
-from kilowait.cli.output.run import cleaning_line
 
 if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
@@ -105,10 +104,7 @@ def show_energy(comparison: Mapping[str, Any], *, waits: bool = False) -> None:
 
 def show_controls(comparison: Mapping[str, Any], workload: Workload) -> None:
     """Print energy, savings and waits for each set of power controls."""
-    console.title(f"{comparison['trace']}: {console.count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes")
-    cleaning = cleaning_line(workload)
-    if cleaning is not None:
-        print(cleaning)
+    console.log_title(comparison, workload)
     print()
     show_energy(comparison, waits=True)
 

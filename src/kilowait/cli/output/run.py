@@ -10,16 +10,16 @@ from kilowait.cli import console
 if TYPE_CHECKING:
     from kilowait.evaluation import Metrics
     from kilowait.experiments.scenario import ScenarioResult
-    from kilowait.experiments.scenario_inputs import Workload
 
 Formatter = Callable[[float], str]
-_STATISTICS = ("mean", "median", "p95", "p99", "max")
+_STATISTICS = {"mean": "mean", "median": "median", "p95": "95 % below", "p99": "99 % below", "max": "largest"}
 _MEASURES = {
     "wait": ("wait_s", console.span),
     "turnaround": ("turnaround_s", console.span),
     "slowdown": ("slowdown", console.number),
     "bounded slowdown": ("bsld", console.number),
 }
+_GPU_MEASURES = {"completion time (JCT)": ("turnaround_s", console.span), "queueing": ("wait_s", console.span)}
 _OUTCOMES = {
     "completed": "completed",
     "killed": "killed at their limit",
@@ -27,14 +27,6 @@ _OUTCOMES = {
     "rejected": "larger than the cluster, left out",
     "unstarted": "never started",
 }
-
-
-def cleaning_line(workload: Workload) -> str | None:
-    """One line about the rows dropped and corrected while reading; None if there were none."""
-    report = workload.cleaning_report
-    if report is None or not (report.dropped or report.corrected):
-        return None
-    return f"{report.lines()[0]}; see kilowait traces describe"
 
 
 def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
@@ -81,17 +73,13 @@ def _log_rows(done: ScenarioResult) -> list[tuple[str, str]]:
     jobs = console.count(len(done.workload.jobs), "job")
     if done.scenario.load is not None:
         jobs += f", scaled to an offered load of {done.scenario.load:g}"
-    cleaning = cleaning_line(done.workload)
+    cleaning = console.cleaning_line(done.workload)
     return [("trace", f"{done.scenario.trace}, {jobs}"), *([] if cleaning is None else [("read", cleaning)])]
 
 
 def _show_metrics(metrics: Metrics, nodes: int) -> None:
     """Print the metrics of a run."""
-    rows = []
-    for name, (key, format_value) in _MEASURES.items():
-        rows.append([name, *(format_value(float(metrics[f"{which}_{key}"])) for which in _STATISTICS)])
-    console.table(["", "mean", "median", "95 % below", "99 % below", "largest"], rows)
-    print()
+    _show_statistics(metrics, _MEASURES)
     ends = [f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]]
     console.facts(
         [
@@ -107,6 +95,16 @@ def _show_metrics(metrics: Metrics, nodes: int) -> None:
             ("work", f"{console.number(metrics['busy_node_h'])} node-hours"),
         ]
     )
+
+
+def _show_statistics(metrics: Metrics, measures: Mapping[str, tuple[str, Formatter]]) -> None:
+    """Print mean, quantiles and maximum of each measure, and an empty line."""
+    rows = [
+        [name, *(format_value(float(metrics[f"{statistic}_{key}"])) for statistic in _STATISTICS)]
+        for name, (key, format_value) in measures.items()
+    ]
+    console.table(["", *_STATISTICS.values()], rows)
+    print()
 
 
 def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -180,16 +178,7 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
 
 
 def _show_gpu_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
-    names = {"completion time (JCT)": "turnaround_s", "queueing": "wait_s"}
-    statistics = ("mean", "median", "p95", "p99", "max")
-    console.table(
-        ["", "mean", "median", "95 % below", "99 % below", "largest"],
-        [
-            [name, *(console.span(float(metrics[f"{which}_{key}"])) for which in statistics)]
-            for name, key in names.items()
-        ],
-    )
-    print()
+    _show_statistics(metrics, _GPU_MEASURES)
     number, percent = console.number, console.percent
     rejected = f", {int(metrics['rejected']):,} did not fit and were left out" if metrics["rejected"] else ""
     unfinished = int(gpus["unfinished_jobs"]) - int(metrics["rejected"])

@@ -59,14 +59,12 @@ def show_trained_agent(result: TrainedAgent) -> None:
 
 def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
-    from kilowait.units import format_duration
-
     rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
     print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
     width = 2 + max(map(len, evaluation["policies"]))
     print(f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}")
     for name, row in rows:
-        spans = [format_duration(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
+        spans = [console.span(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
         print(
             f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"
@@ -79,8 +77,6 @@ def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
 
 def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results with energy, and how the agent compares with the Pareto front."""
-    from kilowait.units import format_duration
-
     objective, policies = evaluation["objective"], evaluation["policies"]
     print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
     extra = [name for name in ("co2", "cost") if name in policies["agent"]]
@@ -94,7 +90,7 @@ def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
     for name in order:
         row = policies[name]
         cells = [console.number(row[figure]) for figure in ("energy", *extra)]
-        cells += [f"{row['slowdown']:.3f}", format_duration(row["wait_s"]), format_duration(row["p95_wait_s"])]
+        cells += [f"{row['slowdown']:.3f}", console.span(row["wait_s"]), console.span(row["p95_wait_s"])]
         rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
     console.table(["", *heads, ""], rows)
     value, low, high = evaluation["margin"]["objective_ratio"]

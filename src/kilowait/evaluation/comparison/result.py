@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.toml import is_node_level, node_level_cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
-from kilowait.evaluation.allocations import is_node_level, node_level_cluster
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.job_measures import started_jobs

@@ -14,6 +14,7 @@ from kilowait.evaluation.storage.folder import (
     checked_manifest,
     plain_json,
     read_json,
+    results_writer,
     save_folder,
     writable_folder,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "load_run",
     "open_folder",
     "plain_json",
+    "results_writer",
     "save_comparison",
     "save_folder",
     "save_run",

@@ -23,7 +23,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.files import INSIDE_LOCK, check_held, output_lock, partial_path
-from kilowait.files.documents import read_json_object
+from kilowait.files.documents import read_json_object, to_toml
 from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.regular_file import member_path, sha256
 
@@ -61,6 +61,16 @@ def save_folder(
     with writable_folder(path, force=force):
         _replace_folder(Path(os.path.realpath(path)), fill, kind, manifest or {})
     return Path(path)
+
+
+def results_writer(scenario: Mapping[str, Any], results: Mapping[str, Any]) -> Callable[[Path], None]:
+    """A function that writes scenario.toml and results.json into a folder, for `save_folder`."""
+
+    def fill(folder: Path) -> None:
+        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+        (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
+
+    return fill
 
 
 def _replace_folder(target: Path, fill: Callable[[Path], None], kind: str, manifest: Mapping[str, Any]) -> None:

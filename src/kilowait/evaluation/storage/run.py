@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from kilowait.cluster.toml import is_node_level
 from kilowait.errors import InputError
-from kilowait.evaluation.allocations import is_node_level
 from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.storage.folder import (

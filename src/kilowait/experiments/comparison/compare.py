@@ -42,8 +42,7 @@ from kilowait.experiments.policies import (
 )
 from kilowait.experiments.power import make_power_context, with_power
 from kilowait.experiments.power_controls import check_controls_supported, check_power_controls
-from kilowait.experiments.progress import Console
-from kilowait.experiments.scenario import prepare_scenario
+from kilowait.experiments.scenario import Console, prepare_scenario
 from kilowait.experiments.scenario_inputs import Workload
 from kilowait.experiments.settings import PowerSettings, Scenario, check_placement_on, default_backfill
 from kilowait.jobs import ExecutionLog, JobTable

@@ -1,21 +1,116 @@
-"""Plan of a comparison: scenarios, policies, windows and metric, from the options of the command line."""
+"""Options and plan of a comparison: scenarios, policies, windows and metric.
+
+The module imports no NumPy: the command line takes its options from here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import METRIC_DIRECTION, PolicyConfig, Windows, cut_windows, single_window, split
-from kilowait.experiments.comparison.settings import ComparisonOptions
-from kilowait.experiments.policies import make_policy_configs, parse_names
-from kilowait.experiments.power import ENERGY_METRICS, check_metric_available
-from kilowait.experiments.power_controls import check_has_power_model, power_controls_or_caps
-from kilowait.experiments.scenario_inputs import all_node_level
 from kilowait.experiments.settings import Scenario, default_backfill
-from kilowait.jobs import JobTable
+from kilowait.settings import Option
 from kilowait.units import parse_duration
+
+if TYPE_CHECKING:
+    from kilowait.evaluation.comparison import PolicyConfig, Windows
+    from kilowait.jobs import JobTable
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """What is compared, on which windows of the logs, and by which metric, as texts of the command line."""
+
+    policies: Annotated[
+        str,
+        Option(
+            "P,...",
+            "Comma-separated policies: names of kilowait policies, agent:PATH for a trained agent, or "
+            "rule:FILE.py:NAME for your own function.",
+            "-p",
+        ),
+    ] = "fcfs,sjf,saf,wfp3"
+    backfill: Annotated[
+        str | None,
+        Option(
+            "B,...",
+            "Comma-separated kinds of backfilling: none, easy (the default), conservative, or the number of jobs "
+            "that get a reservation; on GPU clusters none (the default) or skip.",
+            "-b",
+        ),
+    ] = None
+    windows: Annotated[
+        int | None,
+        Option(
+            "N",
+            "Compare on N windows of the log instead of the whole log; gives more reliable confidence intervals "
+            "and significance tests.",
+            "-w",
+        ),
+    ] = None
+    window: Annotated[str, Option("N|SPAN", "Length of a window: a number of jobs, or a span such as 7d.")] = "1024"
+    warmup: Annotated[
+        str,
+        Option(
+            "N|SPAN",
+            "Jobs before a window (a number or a span) that fill the cluster and are not counted; 0: the cluster "
+            "starts empty.",
+        ),
+    ] = "0"
+    split: Annotated[
+        str,
+        Option(
+            "train|validation|test|all|auto",
+            "Part of the log to use: train is the first 60 % of the jobs, validation the next 20 %, test the last "
+            "20 %; auto: test if an agent is compared, else all.",
+        ),
+    ] = "auto"
+    seed: Annotated[int, Option("N", "Random seed of the windows and the confidence intervals.")] = 0
+    metric: Annotated[
+        str | None,
+        Option("METRIC", "Metric to test and sort by; by default mean_bsld, on GPU clusters mean_turnaround_s."),
+    ] = None
+    clairvoyant: Annotated[
+        bool,
+        Option(
+            None,
+            "Also run each policy with perfect run-time estimates, to show what they would gain.",
+            "--clairvoyant/--no-clairvoyant",
+        ),
+    ] = True
+    placement: Annotated[
+        str | None,
+        Option(
+            "P,...",
+            "Comma-separated placements, as in kilowait simulate; each policy is run with each placement. By "
+            "default first, or what the policy prefers.",
+        ),
+    ] = None
+    with_user_estimates: Annotated[
+        bool,
+        Option(
+            None,
+            "With --runtime-predictor: also run each policy with the users' own estimates.",
+            "--with-user-estimates/--without-user-estimates",
+        ),
+    ] = True
+    power_controls: Annotated[
+        str,
+        Option(
+            "L,...",
+            "With --power: comma-separated sets of power controls, each joined by +: "
+            "none,sleep=break-even,dvfs=1.1,all. Savings are relative to the first.",
+        ),
+    ] = "none"
+    gpu_power_cap: Annotated[
+        str | None,
+        Option(
+            "SHARE,...",
+            "GPU clusters: comma-separated power caps as shares of the GPU's limit (TDP): none,80%,60%. Needs --power.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +133,8 @@ class WindowOptions:
 
     def cut(self, jobs: JobTable) -> Windows:
         """The windows of a log."""
+        from kilowait.evaluation.comparison import cut_windows, single_window, split
+
         within = None if self.split == "all" else split(jobs).row_range(self.split)
         if self.windows is None:
             return single_window(jobs, within=within)
@@ -51,6 +148,7 @@ def parse_window_options(
 ) -> WindowOptions:
     """Parse window options; the split ``auto`` is test if an agent is among the policies, else all.
 
+    >>> from kilowait.evaluation.comparison import PolicyConfig
     >>> parse_window_options(3, "7d", "100", "auto", 0, [PolicyConfig("fcfs", "easy")]).window_s
     604800.0
     """
@@ -95,6 +193,10 @@ class ComparisonPlan:
     metric: str = "mean_bsld"
 
     def __post_init__(self) -> None:
+        from kilowait.evaluation.comparison import METRIC_DIRECTION
+        from kilowait.experiments.power import ENERGY_METRICS, check_metric_available
+        from kilowait.experiments.power_controls import check_has_power_model
+
         if self.metric not in METRIC_DIRECTION:
             raise UnknownNameError("metric", self.metric, METRIC_DIRECTION)
         for scenario in self.scenarios:
@@ -118,6 +220,10 @@ def plan_from_options(
     options: ComparisonOptions, traces: Sequence[str], scenario: Callable[..., Scenario]
 ) -> ComparisonPlan:
     """The plan that the options of ``kilowait compare`` describe; `scenario` makes the scenario of a trace."""
+    from kilowait.experiments.policies import make_policy_configs, parse_names
+    from kilowait.experiments.power_controls import power_controls_or_caps
+    from kilowait.experiments.scenario_inputs import all_node_level
+
     scenarios = tuple(scenario(trace=trace) for trace in dict.fromkeys(traces))
     node_level = all_node_level(scenarios[0].cluster, [one.trace for one in scenarios])
     placements = [] if options.placement is None else parse_names("placements", options.placement)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import speeds_for
+from kilowait.cluster.toml import is_node_level
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls.parse import DEFAULT_SHIFT, DEFAULT_SLOWDOWN
 from kilowait.engine.run_times import resolve_run_times
@@ -61,7 +62,7 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     return {
         "trace": comparison.trace,
         "nodes": comparison.nodes,
-        "node_level": _is_node_level(comparison),
+        "node_level": is_node_level(comparison.cluster),
         "windows": len(comparison.windows),
         "cut": comparison.windows.description,
         "overlap": comparison.windows.overlap,
@@ -75,10 +76,6 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
         "notes": [*comparison.notes, *main.notes],
         **({} if comparison.energy is None else {"energy": _energy(comparison, comparison.energy)}),
     }
-
-
-def _is_node_level(comparison: Comparison) -> bool:
-    return any(group.get("node_level", False) for group in comparison.cluster.get("group", ()))
 
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
@@ -255,16 +252,25 @@ def gpu_metrics_by_policy(
     comparison: Comparison, cluster: Cluster, speeds: str, context: PowerContext | None = None
 ) -> dict[str, dict[str, float]]:
     """The GPU metrics of every policy, by label: means over the windows, without NaN."""
-    rows: dict[str, list[dict[str, float]]] = {label: [] for label in comparison.labels}
+    rows = gpu_metrics_by_window(comparison, cluster, speeds, context)
+    return {
+        label: {name: _mean([row[name] for row in windows]) for name in windows[0]}
+        for label, windows in zip(comparison.labels, rows, strict=True)
+    }
+
+
+def gpu_metrics_by_window(
+    comparison: Comparison, cluster: Cluster, speeds: str, context: PowerContext | None = None
+) -> list[list[dict[str, float]]]:
+    """The GPU metrics of every policy in every window."""
+    rows: list[list[dict[str, float]]] = [[] for _ in comparison.policies]
     for number, window in enumerate(comparison.windows):
         control_sets = {config.power_controls for config in comparison.policies}
         tables = {text: run_speeds(speeds, window.jobs, cluster, context, text) for text in control_sets}
-        for policy, label in enumerate(comparison.labels):
-            log, table = comparison.logs(policy, number), tables[comparison.policies[policy].power_controls]
-            rows[label].append(gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon))
-    return {
-        label: {name: _mean([row[name] for row in windows]) for name in windows[0]} for label, windows in rows.items()
-    }
+        for policy, config in enumerate(comparison.policies):
+            log, table = comparison.logs(policy, number), tables[config.power_controls]
+            rows[policy].append(gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon))
+    return rows
 
 
 def _mean(values: list[float]) -> float:

@@ -39,7 +39,7 @@ from kilowait.experiments.policies import policy_and_placement, policy_digest, r
 from kilowait.experiments.power import PowerContext
 from kilowait.experiments.power_controls import PowerAgent, bind_agent_power, gpu_cap_share
 from kilowait.experiments.predictors import USERS_PREFIX, with_requests
-from kilowait.experiments.scenario_inputs import Workload
+from kilowait.experiments.scenario_inputs import Workload, jobs_sha256
 from kilowait.files import remove_leftovers
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations, NodeStates
@@ -78,17 +78,14 @@ class ComparisonCase:
     @property
     def digest(self) -> str:
         """Digest of the content of jobs, cluster and settings."""
-        digest = hashlib.sha256()
         jobs = self.windows.jobs
-        for name in jobs.columns:
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(jobs[name]).data)
+        digest = jobs_sha256(jobs)
         settings = {**self.settings_dict, "labels": {k: list(v) for k, v in jobs.labels.items()}}
         digest.update(json.dumps([repr(self.cluster), settings]).encode())
         speeds_file = Path(self.gpu_speeds)
         if speeds_file.is_file():
             digest.update(speeds_file.read_bytes())
-        return digest.hexdigest()
+        return str(digest.hexdigest())
 
 
 def run_cell(

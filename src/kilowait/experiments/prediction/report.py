@@ -6,6 +6,7 @@ Every job is predicted from data known at its submission (`predict_runtimes`). M
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,14 +20,14 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage import results_writer, save_folder
 from kilowait.experiments.predictors import PREDICTORS, first_replay, last_two
-from kilowait.files.documents import to_toml
 from kilowait.jobs import JobTable
 from kilowait.predict.explanation import feature_value_text
 from kilowait.predict.features import feature_meaning
 from kilowait.predict.forest import Distribution, Forest, ForestSettings, fit_forest
 from kilowait.predict.job_history import JobHistory, request_s
+from kilowait.predict.scores import losses
 from kilowait.predict.walk_forward import RefitSchedule, RuntimePredictions, predict_runtimes
 from kilowait.rng import stream
 
@@ -136,11 +137,7 @@ def save_prediction_report(
     force: bool = False,
 ) -> Path:
     """Write scenario.toml and results.json into a new folder, of kind predictions."""
-
-    def fill(folder: Path) -> None:
-        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json({"predictions": report}) + "\n", encoding="utf-8")
-
+    fill = results_writer(scenario, {"predictions": report})
     return save_folder(path, fill, kind="predictions", manifest=manifest, force=force)
 
 
@@ -157,13 +154,13 @@ def prediction_errors(predicted_s: Floats, truth_s: Floats) -> dict[str, float |
     known = np.isfinite(predicted_s)
     if not known.any():
         return {"jobs": 0, **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "underprediction_rate"), float("nan"))}
-    predicted, truth = predicted_s[known], truth_s[known]
+    means = {name: float(values.mean()) for name, values in losses(predicted_s[known], truth_s[known]).items()}
     return {
-        "jobs": len(predicted),
-        "accuracy": float((np.minimum(predicted, truth) / np.maximum(predicted, truth)).mean()),
-        "log_rmse": float(np.sqrt(((np.log1p(predicted) - np.log1p(truth)) ** 2).mean())),
-        "mae_s": float(np.abs(predicted - truth).mean()),
-        "underprediction_rate": float((predicted < truth).mean()),
+        "jobs": int(np.count_nonzero(known)),
+        "accuracy": means["accuracy"],
+        "log_rmse": math.sqrt(means["log_rmse"]),
+        "mae_s": means["mae"],
+        "underprediction_rate": means["underprediction_rate"],
     }
 
 

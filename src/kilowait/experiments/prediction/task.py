@@ -24,8 +24,9 @@ from kilowait.evaluation.storage import save_folder
 from kilowait.experiments.power import make_power_context
 from kilowait.experiments.prediction.evaluation import history_of
 from kilowait.experiments.scenario_inputs import Workload, read_log, resolve_cluster
-from kilowait.experiments.settings import PowerSettings, PredictionTask
+from kilowait.experiments.settings import PowerSettings
 from kilowait.experiments.training.tune import TuningTrial, best_trial, optuna_or_error
+from kilowait.experiments.workload_settings import PredictionTask
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.model_card import ModelCard

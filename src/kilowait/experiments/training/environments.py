@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -140,76 +140,133 @@ def _energy_factory(cluster: Cluster, training: RLTraining, power: PowerTraining
     return EnvFactory("kilowait/Energy-v0", envs, agent, settings_to_dict(decision_settings), power.record)
 
 
-class LoadCurriculum:
-    """A vector environment whose arrival rate changes linearly from a multiple of the log's rate to the log's rate."""
+class TrainingEnvs:
+    """The environments of a training and of its validation."""
 
-    def __init__(self, vec: Any, rate: float, steps: int) -> None:
-        self._vec, self._rate, self._ramp_steps = vec, rate, max(1, steps // 2)
+    def __init__(
+        self,
+        factory: EnvFactory,
+        training: RLTraining,
+        jobs: JobTable,
+        validation: JobTable,
+        joined: TrainingTable | None = None,
+        mixture: SyntheticMix | None = None,
+    ) -> None:
+        """`joined`: the training jobs with the synthetic jobs of `mixture`; None: there are none."""
+        from kilowait.agents.validation import term_units
+
+        self.factory, self.training = factory, training
+        self._jobs = jobs if joined is None else joined.jobs
+        self._joined, self._mixture = joined, mixture
+        self.validation_envs, self.first = self._windows(validation)
+        self.units: dict[str, float] = {}
+        """Units of the objectives: their means on windows of the real training jobs; empty without objectives."""
+        if training.objectives:
+            real = jobs if joined is None else joined.jobs[: joined.parts[0][1]]
+            self.units = term_units(*self._windows(real), training.objectives)
+
+    def _windows(self, jobs: JobTable) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Environments of evenly spaced windows of the jobs, and the first row of each."""
+        windows, window_jobs = self.training.windows, min(self.training.window_jobs, len(jobs))
+        first = np.linspace(0, len(jobs) - window_jobs, windows).astype(np.int64)
+        return self.factory.envs(jobs, windows, window_jobs, False), first
+
+    def training_envs(self, *, copy_observations: bool) -> Any:
+        """Environments of the training, and of the expert's demonstrations."""
+        training = self.training
+        vec = self.factory.envs(self._jobs, training.num_envs, training.episode_jobs, copy_observations)
+        if self.units:
+            vec.draw_preferences(self.units)
+        if self._joined is not None and self._mixture is not None:
+            vec.set_episode_ranges(self._joined.parts, self._joined.weights(self._mixture.share))
+        return vec
+
+    def with_curricula(self, *, copy_observations: bool) -> Any:
+        """Environments of the training with the curricula of synthetic jobs and of the load."""
+        vec, steps = self.training_envs(copy_observations=copy_observations), self.training.total_timesteps
+        if self._joined is not None and self._mixture is not None and self._mixture.curriculum == "synthetic-first":
+            vec = SyntheticCurriculum(vec, self._joined, self._mixture, steps)
+        if self.training.load_curriculum != 1.0:
+            vec = LoadCurriculum(vec, self.training.load_curriculum, steps)
+        return vec
+
+    def validation_metric(self, network: Any) -> float:
+        """Validation metric of the network, smaller is better."""
+        from kilowait.agents.validation import weighted_metric, weighted_metrics
+
+        if self.units:
+            return weighted_metric(network, self.validation_envs, self.first, self.units)
+        return float(weighted_metrics(network, self.validation_envs, self.first).mean())
+
+
+class _Curriculum:
+    """A vector environment that changes with the number of steps; snapshots contain this number."""
+
+    counter: ClassVar[str]
+    """Name of the number of steps in snapshots."""
+
+    def __init__(self, vec: Any) -> None:
+        self._vec = vec
         self._steps_done = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._vec, name)
 
     def _update(self) -> None:
-        share = min(1.0, self._steps_done / self._ramp_steps)
-        self._vec.set_arrival_rate(self._rate + (1.0 - self._rate) * share)
+        raise NotImplementedError
 
     def reset(self, **options: Any) -> Any:
-        """Reset the environments, at the current arrival rate."""
+        """Reset the environments."""
         self._update()
         return self._vec.reset(**options)
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
-        """Step the environments, after updating the arrival rate."""
+        """Step the environments, after the change."""
         self._steps_done += len(actions)
         self._update()
         return self._vec.step(actions)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Snapshot of the environments, with the number of steps."""
-        return {**self._vec.snapshot(), "load_curriculum_steps": np.array([self._steps_done])}
+        return {**self._vec.snapshot(), self.counter: np.array([self._steps_done])}
 
     def restore(self, snapshot: Mapping[str, npt.NDArray[Any]]) -> Any:
         """Restore a snapshot."""
-        self._steps_done = int(snapshot["load_curriculum_steps"][0])
-        return self._vec.restore({name: array for name, array in snapshot.items() if name != "load_curriculum_steps"})
+        self._steps_done = int(snapshot[self.counter][0])
+        self._update()  # before the restore, which overwrites the sampled state
+        return self._vec.restore({name: array for name, array in snapshot.items() if name != self.counter})
 
 
-class SyntheticCurriculum:
+class LoadCurriculum(_Curriculum):
+    """A vector environment whose arrival rate changes linearly from a multiple of the log's rate to the log's rate."""
+
+    counter = "load_curriculum_steps"
+
+    def __init__(self, vec: Any, rate: float, steps: int) -> None:
+        super().__init__(vec)
+        self._rate, self._ramp_steps = rate, max(1, steps // 2)
+
+    def _update(self) -> None:
+        share = min(1.0, self._steps_done / self._ramp_steps)
+        self._vec.set_arrival_rate(self._rate + (1.0 - self._rate) * share)
+
+
+class SyntheticCurriculum(_Curriculum):
     """A vector environment that begins with episodes of synthetic jobs only and later mixes in real ones."""
 
+    counter = "synthetic_curriculum_steps"
+
     def __init__(self, vec: Any, table: TrainingTable, mixture: SyntheticMix, steps: int) -> None:
-        self._vec, self._table, self._mixture, self._steps = vec, table, mixture, max(1, steps)
-        self._steps_done = 0
+        super().__init__(vec)
+        self._table, self._mixture, self._steps = table, mixture, max(1, steps)
         self._share = math.nan
         self._update()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._vec, name)
 
     def _update(self) -> None:
         share = self._mixture.share_at(self._steps_done / self._steps)
         if share != self._share:
             self._share = share
             self._vec.set_episode_ranges(self._table.parts, self._table.weights(share))
-
-    def step(self, actions: npt.NDArray[np.int64]) -> Any:
-        """Step the environments; new episodes use the current share of synthetic jobs."""
-        self._steps_done += len(actions)
-        self._update()
-        return self._vec.step(actions)
-
-    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Snapshot of the environments, with the number of steps."""
-        return {**self._vec.snapshot(), "synthetic_curriculum_steps": np.array([self._steps_done])}
-
-    def restore(self, snapshot: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Restore a snapshot."""
-        self._steps_done = int(snapshot["synthetic_curriculum_steps"][0])
-        self._update()  # before the restore, which overwrites the sampled state
-        return self._vec.restore(
-            {name: array for name, array in snapshot.items() if name != "synthetic_curriculum_steps"}
-        )
 
 
 class _LookAheadExpertEnv:

@@ -9,36 +9,35 @@ from typing import Any
 
 import numpy as np
 
-import kilowait as kw
 from kilowait.agents import load_agent
 from kilowait.cluster import Cluster
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import Comparison, cut_windows
+from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, ratio_interval
 from kilowait.evaluation.comparison.pairwise import pareto_front
-from kilowait.experiments.comparison.compare import compare
-from kilowait.experiments.comparison.results import summarize_comparison
-from kilowait.experiments.gpu_options import simulate_arguments
+from kilowait.experiments.comparison.compare import compare, compare_cases
+from kilowait.experiments.comparison.results import gpu_metrics_by_window, summarize_comparison
+from kilowait.experiments.comparison.run_matrix import ComparisonCase
 from kilowait.experiments.policies import with_preference
 from kilowait.experiments.power import PowerTraining
 from kilowait.experiments.power_controls import PowerAgent, bind_agent_power
-from kilowait.experiments.progress import Console
-from kilowait.experiments.scenario import prepare_scenario
+from kilowait.experiments.scenario import Console, prepare_scenario
 from kilowait.experiments.scenario_inputs import Workload
 from kilowait.experiments.settings import GpuOptions, PowerSettings, Scenario
 from kilowait.experiments.training.environments import env_factory_for
-from kilowait.experiments.training.power_evaluation import evaluate_with_power
+from kilowait.experiments.training.power_evaluation import evaluate_power_agent
 from kilowait.experiments.training.rl_settings import RLTraining
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
 from kilowait.rng import stream
 
 POLICIES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
 """Policies that an agent is compared with by default."""
 GPU_POLICIES = ("fcfs", "sjf", "srtf", "las")
-"""The same on GPU clusters."""
+"""The same on GPU clusters. Preemptive policies preempt by their definition; the others run without head-of-line
+blocking."""
 TEST_FRACTION = 0.2
 """Share of the jobs, the last ones, that no training of `kilowait.train` uses."""
 
@@ -112,8 +111,6 @@ def evaluate(
     )
 
 
-BASELINES = ("fcfs", "sjf", "srtf", "las")
-"""Baseline policies. Preemptive ones preempt by their definition; the others run without head-of-line blocking."""
 POLICY_VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"gpu_type_order": "fastest"},
@@ -122,42 +119,43 @@ POLICY_VARIANTS: dict[str, dict[str, Any]] = {
 """GPU settings of the variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the
 fastest types first, with migration of running jobs to GPUs where they end sooner."""
 METRICS = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
-_FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
-
-
-def simulate_to_end(
-    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **options: Any
-) -> tuple[ExecutionLog, dict[str, float]]:
-    """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `options`: fields of `GpuOptions`.
-
-    Utilization is over the time in which jobs arrive, which is the same for all policies.
-    """
-    settings = simulate_arguments(
-        {**_FIXED, "placement": placement, "gpu": GpuOptions(**options)}, jobs, cluster, policy, "skip"
-    )
-    log = kw.simulate(jobs, cluster, policy, "skip", **settings)
-    first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
-    horizon = (first_s, last_s) if last_s > first_s else None
-    return log, kw.gpu_metrics(log, cluster, settings["speeds"], horizon_s=horizon)
+_FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
 
 
 def evaluate_gpu_agent(
-    agent: Any, windows: Sequence[JobTable], cluster: Cluster, *, policies: Sequence[str] = BASELINES, seed: int = 0
+    agent: Any, windows: Windows, cluster: Cluster, *, policies: Sequence[str] = GPU_POLICIES, seed: int = 0
 ) -> dict[str, Any]:
     """Mean `METRICS` over the windows, of the agent and every policy; for mean_jct_s also the ratio to the best policy.
 
     Each policy runs in all `POLICY_VARIANTS`, the agent with its own settings. Metrics include all jobs of a window,
-    which runs until its last job has ended.
+    which runs until its last job has ended. Utilization is over the time in which jobs arrive, which is the same for
+    all policies.
     """
-    runs: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    runs |= {policy + suffix: (policy, options) for policy in policies for suffix, options in POLICY_VARIANTS.items()}
-    rows: dict[str, dict[str, list[float]]] = {}
-    for name, (policy, options) in runs.items():
-        results = [simulate_to_end(policy, jobs, cluster, **options)[1] for jobs in windows]
-        rows[name] = {metric: [run[metric] for run in results] for metric in METRICS}
+    workload = Workload(windows.jobs)
+    cases = tuple(
+        ComparisonCase("jobs", cluster, workload, windows, {**_FIXED, "gpu": GpuOptions(**options)})
+        for options in POLICY_VARIANTS.values()
+    )
+
+    def metrics_of(cases: Sequence[ComparisonCase], runs: Mapping[str, AnyPolicy]) -> list[dict[str, Any]]:
+        """By case: the metrics of every run by its name, one value per window."""
+        configs = tuple(PolicyConfig(name, "skip") for name in runs)
+        compared = compare_cases(cases, configs, policies=[as_policy(policy) for policy in runs.values()], workers=1)
+        return [
+            {
+                name: {metric: [window[metric] for window in rows] for metric in METRICS}
+                for name, rows in zip(runs, gpu_metrics_by_window(comparison, cluster, "auto"), strict=True)
+            }
+            for comparison in compared
+        ]
+
+    of_variants = metrics_of(cases, {policy: policy for policy in policies})
+    rows: dict[str, dict[str, list[float]]] = metrics_of(cases[:1], {"agent": agent})[0]
+    for policy in policies:
+        rows |= {policy + suffix: of_variants[place][policy] for place, suffix in enumerate(POLICY_VARIANTS)}
     return {
         "windows": len(windows),
-        "window_jobs": len(windows[0]),
+        "window_jobs": int(windows.size[0]),
         "policies": {
             name: {
                 **{metric: float(np.mean(values)) for metric, values in metrics.items()},
@@ -321,13 +319,12 @@ def run_evaluation(task: EvaluationTask, console: Console) -> AgentEvaluation:
         console.note(text)
     with console.busy("testing the agent ..."):
         if getattr(agent, "skips", False):
-            results = evaluate_gpu_agent(agent, [one.jobs for one in windows], cluster, seed=seed)
+            results = evaluate_gpu_agent(agent, windows, cluster, seed=seed)
             return AgentEvaluation("gpu", results, workload)
         if isinstance(agent, PowerAgent) and scenario.power is not None:
             assert scenario.backfill is not None
             power = PowerTraining.of(scenario.power, scenario.power_controls, workload.jobs, cluster)
-            tables = [one.jobs for one in windows]
-            results = evaluate_with_power(agent, tables, cluster, power, scenario.backfill, seed=seed)
+            results = evaluate_power_agent(agent, windows, power, backfill=scenario.backfill, seed=seed)
             return AgentEvaluation("power", results, workload)
         named = {**{name: name for name in task.policies}, "agent": agent}
         comparison = compare(windows, cluster, named, backfill=scenario.backfill, trace=scenario.trace)

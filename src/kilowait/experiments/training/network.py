@@ -15,10 +15,8 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from kilowait import agents
-from kilowait.agents.training_data import SyntheticMix, TrainingTable, joined_table
+from kilowait.agents.training_data import SyntheticMix, joined_table
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison import split
@@ -26,13 +24,7 @@ from kilowait.evaluation.storage import plain_json
 from kilowait.evaluation.storage.folder import read_json
 from kilowait.experiments.power import PowerTraining
 from kilowait.experiments.power_controls import power_objective
-from kilowait.experiments.training.environments import (
-    EnvFactory,
-    LoadCurriculum,
-    SyntheticCurriculum,
-    env_factory_for,
-    warm_start,
-)
+from kilowait.experiments.training.environments import TrainingEnvs, env_factory_for, warm_start
 from kilowait.experiments.training.evaluate import preference_front
 from kilowait.experiments.training.linear import BatchTrainer, BatchTraining
 from kilowait.experiments.training.resume_checks import check_identity, check_memory, training_folder, training_identity
@@ -65,98 +57,68 @@ def train_network(
     ``explained.json``, the explanation of the network's decisions on the validation jobs. With `power` the training
     uses kilowait/Energy-v0. A `mixture` adds synthetic jobs to the training; with a share of 1 `jobs` are not used.
     """
-    from kilowait.agents.integrated_gradients import explain_network
-    from kilowait.agents.network_policies import with_fixed_preference
-    from kilowait.agents.networks.factory import save_network
     from kilowait.agents.rl.training_state import LAST_CHECKPOINT_FILE
-    from kilowait.agents.validation import weighted_metric, weighted_metrics
 
-    window_jobs = min(training.window_jobs, len(validation))
+    path = Path(folder)
     parts = {"training": jobs, "validation": validation}
     joined = None
     if mixture is not None:
         check_synthetic_supported(cluster, has_power=power is not None)
         joined = joined_table(jobs, mixture)
         parts |= mixture.tables
-        jobs = joined.jobs
-    factory = env_factory_for(cluster, training, power)
-    settings = training.algorithm_settings()
-    _check_start(parts, jobs, cluster, training, power)
-    validation_envs = factory.envs(validation, training.windows, window_jobs, False)
-    first = np.linspace(0, len(validation) - window_jobs, training.windows).astype(np.int64)
-    units = _units(factory, jobs if joined is None else jobs[: joined.parts[0][1]], training)
-
-    def training_envs(*, copy_observations: bool) -> Any:
-        """Environments of the training, and of the expert's demonstrations."""
-        vec = factory.envs(jobs, training.num_envs, training.episode_jobs, copy_observations)
-        if units:
-            vec.draw_preferences(units)
-        if joined is not None and mixture is not None:
-            vec.set_episode_ranges(joined.parts, joined.weights(mixture.share))
-        return vec
-
+    factory, settings = env_factory_for(cluster, training, power), training.algorithm_settings()
+    _check_start(parts, jobs if joined is None else joined.jobs, cluster, training, power)
+    envs = TrainingEnvs(factory, training, jobs, validation, joined, mixture)
     off_policy = training.algo in ("d3qn", "sac")  # replay buffers need observations in new arrays
-    vec = _with_curricula(training_envs(copy_observations=off_policy), training, joined, mixture)
-    train = getattr(agents, f"train_{training.algo}")
-    resumed = resume and (Path(folder) / LAST_CHECKPOINT_FILE).exists()
+    vec = envs.with_curricula(copy_observations=off_policy)
+    resumed = resume and (path / LAST_CHECKPOINT_FILE).exists()
     warm = None
     if training.expert is not None:
         warm = warm_start(
-            training.expert, training.expert_steps, lambda: training_envs(copy_observations=False), cluster, settings,
-            folder=folder, resume=resume, progress=progress,
+            training.expert, training.expert_steps, lambda: envs.training_envs(copy_observations=False), cluster,
+            settings, folder=path, resume=resume, progress=progress,
         )  # fmt: skip
+    record = {**factory.provenance, **({} if mixture is None else mixture.record)}
     identity = training_identity(factory.name, factory.decision_settings, parts, cluster, training)
-    power_identity = {} if power is None else power.identity
-    synthetic_record = {} if mixture is None else mixture.record
-    check_identity(
-        Path(folder), {**identity, **factory.provenance, **power_identity, **synthetic_record}, resume=resume
-    )
-
-    def evaluate(network: Any) -> float:
-        """Validation metric of the network, smaller is better."""
-        if units:
-            return weighted_metric(network, validation_envs, first, units)
-        return float(weighted_metrics(network, validation_envs, first).mean())
-
-    best = BestModel(evaluate, training.time_limit_s, progress)
+    check_identity(path, {**identity, **({} if power is None else power.identity), **record}, resume=resume)
+    best = BestModel(envs.validation_metric, training.time_limit_s, progress)
     trained = best.run(
-        train,
+        getattr(agents, f"train_{training.algo}"),
         vec,
         settings,
         seed=training.seed,
         device=training.device,
         threads=training.threads,
-        checkpoint_dir=folder,
-        resume=folder if resumed else None,
+        checkpoint_dir=path,
+        resume=path if resumed else None,
         validate=best.validate,
         progress=best.progress,
         warm=warm,
     )
-    network = trained.network
-    network.provenance = {
+    trained.network.provenance = {
         "env": factory.name,
         "decision_settings": factory.decision_settings,
         "training": plain_settings(training),
         "cluster": cluster.name,
         **factory.provenance,
-        **({"units": units} if units else {}),
-        **synthetic_record,
+        **({"units": envs.units} if envs.units else {}),
+        **({} if mixture is None else mixture.record),
     }
-    save_network(network, Path(folder) / "agent.pt", provenance=network.provenance)
-    fixed_network = with_fixed_preference(network, dict.fromkeys(units, 1.0)) if units else network
-    explanation = explain_network(fixed_network, validation_envs, first, cluster)
+    _save(path, trained.network, envs, cluster)
+    return factory.agent(trained.network), trained.history
+
+
+def _save(folder: Path, network: Any, envs: TrainingEnvs, cluster: Cluster) -> None:
+    """Write the network, and the explanation of its decisions on the validation jobs with equal preferences."""
+    from kilowait.agents.integrated_gradients import explain_network
+    from kilowait.agents.networks.factory import save_network
+    from kilowait.agents.networks.preference import with_fixed_preference
+
+    save_network(network, folder / "agent.pt", provenance=network.provenance)
+    fixed_network = with_fixed_preference(network, dict.fromkeys(envs.units, 1.0)) if envs.units else network
+    explanation = explain_network(fixed_network, envs.validation_envs, envs.first, cluster)
     explained = {} if explanation is None else explanation.to_dict()
-    write_text(Path(folder) / "explained.json", plain_json(explained) + "\n")
-    return factory.agent(network), trained.history
-
-
-def _with_curricula(vec: Any, training: RLTraining, joined: TrainingTable | None, mixture: SyntheticMix | None) -> Any:
-    """The environments with the curricula of synthetic jobs and of the load."""
-    if joined is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticCurriculum(vec, joined, mixture, training.total_timesteps)
-    if training.load_curriculum != 1.0:
-        vec = LoadCurriculum(vec, training.load_curriculum, training.total_timesteps)
-    return vec
+    write_text(folder / "explained.json", plain_json(explained) + "\n")
 
 
 def _check_start(
@@ -180,17 +142,6 @@ def _check_start(
     observation_spec = replace(observation_spec, slots=observation_spec.slots - 1 + training.queue_window)
     check_memory(observation_spec, envs=training.num_envs + training.windows, stored=stored, settings=settings)
     probe.close()
-
-
-def _units(factory: EnvFactory, jobs: JobTable, training: RLTraining) -> dict[str, float]:
-    """Units of the objectives: their means on windows of the training jobs."""
-    from kilowait.agents.validation import term_units
-
-    if not training.objectives:
-        return {}
-    window_jobs = min(training.window_jobs, len(jobs))
-    first = np.linspace(0, len(jobs) - window_jobs, training.windows).astype(np.int64)
-    return term_units(factory.envs(jobs, training.windows, window_jobs, False), first, training.objectives)
 
 
 class _TimeLimitReached(Exception):

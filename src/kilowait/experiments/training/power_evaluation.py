@@ -6,21 +6,22 @@ The slowdown is relative to the run time at full speed: a job that runs longer i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.power import PowerModel
 from kilowait.engine.settings import Settings
+from kilowait.evaluation.comparison import PolicyConfig, Windows
+from kilowait.experiments.comparison.run_matrix import ComparisonCase, run_cells
 from kilowait.experiments.power import PowerContext, PowerTraining
-from kilowait.experiments.power_controls import bind_agent_power
-from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.policies import simulate
+from kilowait.experiments.scenario_inputs import Workload
+from kilowait.jobs import ExecutionLog
+from kilowait.policies.registry import AnyPolicy, as_policy
 from kilowait.rng import stream
 
 Floats = npt.NDArray[np.float64]
@@ -58,13 +59,31 @@ def run_metrics(log: ExecutionLog, objective: EnergyAccounts) -> dict[str, float
     }
 
 
-def window_metrics(
-    jobs: JobTable, cluster: Cluster, power_context: PowerContext, policy: Any, backfill: str | int, power_controls: str
-) -> dict[str, float]:
-    """`METRICS` of a window under a policy with these power controls, or under an agent that uses them."""
-    applied = power_context.resolve_controls(power_controls, jobs)
-    log = simulate(jobs, cluster, policy, backfill, power_controls=applied)
-    return run_metrics(log, power_context.account(log, applied))
+def power_metrics(
+    windows: Windows,
+    context: PowerContext,
+    runs: Mapping[str, tuple[AnyPolicy, str]],
+    *,
+    backfill: str | int = Settings.backfill,
+) -> dict[str, MetricRows]:
+    """`METRICS` of every run in every window; a run has a name, a policy and the text of its power controls."""
+    case = ComparisonCase("jobs", context.cluster, Workload(windows.jobs), windows, {}, context)
+    points = {}
+    for name, (policy, text) in runs.items():
+        config = PolicyConfig(name, backfill, power_controls=text)
+        logs = run_cells((case,), [config], workers=1, policies=[as_policy(policy)])
+        rows = [run_metrics(log, context.account(log, text)) for log in logs.values()]
+        points[name] = {metric: np.array([row[metric] for row in rows]) for metric in METRICS}
+    return points
+
+
+def hand_tuned_runs(policies: Iterable[str], control_sets: Iterable[str]) -> dict[str, tuple[AnyPolicy, str]]:
+    """Every policy with every set of power controls, by name as in `compare`.
+
+    >>> hand_tuned_runs(["saf"], ["none", "dvfs=1.1"])
+    {'saf, none': ('saf', 'none'), 'saf, dvfs=1.1': ('saf', 'dvfs=1.1')}
+    """
+    return {f"{policy}, {text}": (policy, text) for policy, text in product(policies, control_sets)}
 
 
 def control_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[str]:
@@ -88,33 +107,6 @@ def control_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list
     shifting = ["", "shift=carbon_time:3h", "shift=carbon_time:6h"] if signal else [""]
     control_sets = ["+".join(part for part in parts if part) for parts in product(sleeps, dvfs, shifting)]
     return [each or "none" for each in control_sets]
-
-
-def hand_tuned_baselines(
-    windows: Sequence[JobTable],
-    cluster: Cluster,
-    power_context: PowerContext,
-    policies: Iterable[str],
-    power_controls: Iterable[str],
-    *,
-    backfill: str | int = Settings.backfill,
-    progress: Callable[[str], None] | None = None,
-) -> dict[str, MetricRows]:
-    """Metrics of every policy with every set of power controls on every window, by name as in `compare`."""
-    points = {}
-    for policy, text in product(policies, power_controls):
-        name = f"{policy}, {text}"
-        points[name] = metric_rows(
-            [window_metrics(jobs, cluster, power_context, policy, backfill, text) for jobs in windows]
-        )
-        if progress is not None:
-            progress(name)
-    return points
-
-
-def metric_rows(rows: Sequence[Mapping[str, float]]) -> MetricRows:
-    """Metrics of many windows as arrays."""
-    return {name: np.array([row[name] for row in rows]) for name in METRICS}
 
 
 def pareto_names(points: Mapping[str, MetricRows], objective: str = "energy", delay: str = "slowdown") -> list[str]:
@@ -203,11 +195,9 @@ def pareto_margin(
 
 def evaluate_power_agent(
     agent: Any,
-    windows: Sequence[JobTable],
-    cluster: Cluster,
-    power_context: PowerContext,
+    windows: Windows,
+    power: PowerTraining,
     *,
-    power_controls: str,
     backfill: str | int = Settings.backfill,
     policies: Sequence[str] = BASELINES,
     control_sets: Sequence[str] = (),
@@ -216,26 +206,24 @@ def evaluate_power_agent(
 ) -> dict[str, Any]:
     """Mean `METRICS` over the windows, of the agent and every policy with every set of power controls; and the front.
 
-    `agent` is already bound to its power model (`train_power.bind_agent_power`). Without `control_sets`
-    common sets are used.
+    The agent uses the power controls of `power`. Without `control_sets` common sets are used.
     """
-    texts = list(dict.fromkeys(control_sets or _default_control_sets(power_context)))
-    points = hand_tuned_baselines(windows, cluster, power_context, policies, texts, backfill=backfill)
-    agent_rows = metric_rows(
-        [window_metrics(jobs, cluster, power_context, agent, backfill, power_controls) for jobs in windows]
-    )
-    margin = pareto_margin(agent_rows, points, objective=objective, seed=seed)
+    hand_tuned = hand_tuned_runs(policies, dict.fromkeys(control_sets or _default_control_sets(power.context)))
+    runs = {"agent": (agent, power.power_controls), **hand_tuned}
+    rows_by_name = power_metrics(windows, power.context, runs, backfill=backfill)
+    agent_rows = rows_by_name["agent"]
+    points = {name: rows_by_name[name] for name in hand_tuned}
     return {
         "windows": len(windows),
-        "window_jobs": len(windows[0]),
+        "window_jobs": int(windows.size[0]),
         "objective": objective,
         "metrics": METRICS,
         "policies": {
             name: {metric: float(values.mean()) for metric, values in rows.items() if not np.isnan(values).all()}
-            for name, rows in {"agent": agent_rows, **points}.items()
+            for name, rows in rows_by_name.items()
         },
         "front": pareto_names(points, objective),
-        "margin": margin._asdict(),
+        "margin": pareto_margin(agent_rows, points, objective=objective, seed=seed)._asdict(),
         "by_window": {metric: agent_rows[metric].tolist() for metric in (objective, "slowdown")},
     }
 
@@ -255,26 +243,3 @@ def _default_control_sets(power_context: PowerContext) -> list[str]:
         signal = "" if power_context.carbon is not None else "price:"
         control_sets += [f"{text}+shift={signal}carbon_time:6h".removeprefix("none+") for text in control_sets]
     return control_sets
-
-
-def evaluate_with_power(
-    agent: Any,
-    windows: Sequence[JobTable],
-    cluster: Cluster,
-    power: PowerTraining,
-    backfill: str | int,
-    *,
-    objective: str = "energy",
-    seed: int,
-) -> dict[str, Any]:
-    """Test an agent that uses power controls against policies with hand-tuned power controls."""
-    return evaluate_power_agent(
-        bind_agent_power(agent, power.context, power.power_controls),
-        windows,
-        cluster,
-        power.context,
-        power_controls=power.power_controls,
-        backfill=backfill,
-        objective=objective,
-        seed=seed,
-    )

@@ -14,19 +14,18 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kilowait import checkpoint
 from kilowait.agents.evolution.search import CHECKPOINT_FILE, CheckpointDir
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import check_writable, plain_json
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.experiments.progress import Console
+from kilowait.experiments.scenario_inputs import jobs_sha256
 from kilowait.files import output_lock, write_text
 from kilowait.jobs import JobTable
 
 if TYPE_CHECKING:
+    from kilowait.experiments.scenario import Console
     from kilowait.experiments.training.rl_settings import RLTraining
 
 IDENTITY_FILE = "identity.json"
@@ -192,8 +191,4 @@ def _free_bytes() -> int | None:
 
 def jobs_digest(jobs: JobTable) -> str:
     """The first twelve digits of a SHA-256 digest of a job table."""
-    digest = hashlib.sha256()
-    for name in jobs.columns:
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(jobs[name]).data)
-    return digest.hexdigest()[:12]
+    return str(jobs_sha256(jobs).hexdigest()[:12])

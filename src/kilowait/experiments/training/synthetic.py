@@ -17,7 +17,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, TableError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage.folder import read_json
-from kilowait.experiments.progress import Console
+from kilowait.experiments.scenario import Console
 from kilowait.experiments.scenario_inputs import Workload, read_log, rescale_to_load
 from kilowait.experiments.settings import Scenario
 from kilowait.jobs import JobTable

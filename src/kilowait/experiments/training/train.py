@@ -16,8 +16,7 @@ from kilowait.evaluation.comparison import split
 from kilowait.experiments.policies import parse_names
 from kilowait.experiments.power import DEFAULT_CONTROLS, PowerTraining, with_power
 from kilowait.experiments.power_controls import check_reward
-from kilowait.experiments.progress import Console
-from kilowait.experiments.scenario import prepare_scenario
+from kilowait.experiments.scenario import Console, prepare_scenario
 from kilowait.experiments.scenario_inputs import Workload, is_node_level
 from kilowait.experiments.settings import PowerSettings, Scenario, parse_backfill
 from kilowait.experiments.training.linear import (

@@ -10,16 +10,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import Windows, cut_windows, split
-from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage import results_writer, save_folder
 from kilowait.experiments.power import PowerTraining
 from kilowait.experiments.training.evaluate import evaluate_gpu_agent
-from kilowait.experiments.training.power_evaluation import evaluate_with_power
+from kilowait.experiments.training.power_evaluation import evaluate_power_agent
 from kilowait.files import locks_output
-from kilowait.files.documents import to_toml
 from kilowait.jobs import JobTable
 
 BASELINES = ("fcfs", "sjf", "saf", "f1", "wfp3")
@@ -108,8 +109,8 @@ class Trainer(ABC):
         windows = later_windows(jobs, self.settings.window_jobs)
         if self.power is None:
             return evaluate_gpu_agent(agent, windows, cluster, seed=self.settings.seed)
-        return evaluate_with_power(
-            agent, windows, cluster, self.power, self.backfill, objective=self._objective, seed=self.settings.seed
+        return evaluate_power_agent(
+            agent, windows, self.power, backfill=self.backfill, objective=self._objective, seed=self.settings.seed
         )
 
     @property
@@ -145,8 +146,7 @@ class Trainer(ABC):
 
         def fill(folder: Path) -> None:
             self._write_agent(agent, Path(out), folder)
-            (folder / "scenario.toml").write_text(to_toml({**scenario, "training": self.record}), encoding="utf-8")
-            (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
+            results_writer({**scenario, "training": self.record}, content)(folder)
 
         return save_folder(out, fill, kind="agent", manifest=manifest, force=force)
 
@@ -170,11 +170,11 @@ class Trainer(ABC):
         self.write(agent, folder)
 
 
-def later_windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
+def later_windows(jobs: JobTable, window_jobs: int) -> Windows:
     """The last 20 % of a log, cut into consecutive windows.
 
     >>> log = JobTable(job_id=range(20), submit_s=range(20), runtime_s=[1] * 20, nodes=[1] * 20)
-    >>> [len(window) for window in later_windows(log, 2)]
+    >>> [window.size for window in later_windows(log, 2)]
     [2, 2]
     """
     later = split(jobs).test
@@ -184,7 +184,8 @@ def later_windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
             f"the {len(later):,} test jobs, the last 20 % of the log, are fewer than one window of {window_jobs:,} "
             "jobs; choose a shorter --window"
         )
-    return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
+    first = window_jobs * np.arange(count)
+    return Windows(later, first, np.full(count, window_jobs), np.zeros(count, np.int64), "consecutive windows")
 
 
 def windows_of_test_split(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:

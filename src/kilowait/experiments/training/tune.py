@@ -14,7 +14,6 @@ hyperparameters. An exception is training on a GPU, which is not bit-reproducibl
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 import sqlite3
@@ -26,15 +25,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from kilowait import agents
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage import check_writable, plain_json
-from kilowait.experiments.progress import Console
-from kilowait.experiments.scenario import prepare_scenario
+from kilowait.experiments.scenario import Console, prepare_scenario
+from kilowait.experiments.scenario_inputs import jobs_sha256
 from kilowait.experiments.settings import Scenario
 from kilowait.experiments.training.network import train_network
 from kilowait.experiments.training.rl_settings import HyperparameterFile, RLTraining, hyperparameters_toml
@@ -301,7 +298,7 @@ def tune(
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
     path = Path(folder)
-    identity = {**asdict(training), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
+    identity = {**asdict(training), "jobs": jobs_sha256(jobs, validation).hexdigest(), "cluster": repr(cluster)}
     with open_study(path, identity, resume=resume) as study:
         trials_done = ended_trials(study)
         while len(trials_done) < trials:
@@ -469,15 +466,6 @@ def _distribution(optuna: Any, choice: SearchRange | tuple[float, ...]) -> Any:
 
 
 # -- files -----------------------------------------------------------------------------------------
-
-
-def _digest(*tables: JobTable) -> str:
-    digest = hashlib.sha256()
-    for jobs in tables:
-        for name in jobs.columns:
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(jobs[name]).data)
-    return digest.hexdigest()
 
 
 def _write(path: Path, training: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]) -> None:
