@@ -121,3 +121,9 @@ def test_comparison_is_written_and_reused(kilowait, swf, tmp_path):
 )
 def test_error_messages(kilowait, args, message):
     assert message in kilowait(*ARGS, *args).error()
+
+
+def test_run_times_are_predicted_by_a_forest_that_is_refitted(kilowait):
+    options = ("--policies", "fcfs", "--runtime-predictor", "forest", "--json")
+    document = kilowait("compare", "lublin:1500:32:0.3:1", *options).json()
+    assert "forest" in str(document)

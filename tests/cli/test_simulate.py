@@ -163,3 +163,9 @@ def test_unknown_format(kilowait, swf):
 
 def test_missing_agent(kilowait, tmp_path):
     kilowait("simulate", "lublin:20:8", "--policy", f"agent:{tmp_path / 'none.json'}").error()
+
+
+def test_run_times_are_predicted_by_a_forest_that_is_refitted(kilowait):
+    report = kilowait("simulate", "lublin:1500:32:0.3:1", "--runtime-predictor", "forest", "--json").json()
+    assert report["scenario"]["runtime_predictor"] == "forest"
+    assert any("forest" in note for note in report["notes"])

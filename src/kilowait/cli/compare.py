@@ -67,7 +67,7 @@ def compare(
     plan = plan_from_options(options, traces, scenario)
     with console.status() as update:
         update(f"reading {', '.join(one.trace for one in plan.scenarios)} ...")
-        ready = prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
+        ready = prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
     command = console.command(context)
     _, results = run_and_save(ready, console, out=out, force=force, workers=workers, command=command)
     for entry in results:

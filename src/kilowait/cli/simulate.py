@@ -75,7 +75,7 @@ def simulate(
     scenario = replace(scenario, power_controls=power_controls_or_caps(scenario.power_controls, gpu_power_cap))
     with console.status() as update:
         update(f"simulating {scenario.trace} ...")
-        done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.of} ..."))
+        done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
         results = summarize_run(done, by)
     for note in done.notes:
         console.note(note)
