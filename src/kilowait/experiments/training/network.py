@@ -111,8 +111,8 @@ def train_network(
 def _save(folder: Path, network: Any, envs: TrainingEnvs, cluster: Cluster) -> None:
     """Write the network, and the explanation of its decisions on the validation jobs with equal preferences."""
     from kilowait.agents.integrated_gradients import explain_network
+    from kilowait.agents.network_policies import with_fixed_preference
     from kilowait.agents.networks.factory import save_network
-    from kilowait.agents.networks.preference import with_fixed_preference
 
     save_network(network, folder / "agent.pt", provenance=network.provenance)
     fixed_network = with_fixed_preference(network, dict.fromkeys(envs.units, 1.0)) if envs.units else network
