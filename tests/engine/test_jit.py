@@ -11,11 +11,14 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from llvmlite.binding import Linkage, parse_assembly
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 
 from kilowait.engine import jit_entry
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.jit import (
+    _EntryLibrary,
     assume_nonnegative,
     cache_folder,
     compile_entry,
@@ -285,6 +288,21 @@ def test_an_inner_kernel_is_compiled_once_for_all_whole_numbers() -> None:
 def test_an_error_of_an_inner_kernel_reaches_python() -> None:
     with pytest.raises(ValueError, match="no difference"):
         call_difference(2)
+
+
+def test_inner_kernels_are_internal_to_their_entry() -> None:
+    library = _EntryLibrary(cpu_target.target_context.codegen(), "entry")
+    library._final_module.link_in(
+        parse_assembly(
+            "define linkonce_odr i64 @inner(i64 %x) noinline optnone { ret i64 %x }\n"
+            "define i64 @entry(i64 %x) { %y = call i64 @inner(i64 %x)\n ret i64 %y }"
+        )
+    )
+    library._optimize_final_module()
+    assert {function.name: function.linkage for function in library.get_defined_functions()} == {
+        "inner": Linkage.internal,
+        "entry": Linkage.external,
+    }
 
 
 @COMPILED

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import numba
 from llvmlite import ir
+from llvmlite.binding import Linkage
 from numba import types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
@@ -103,6 +104,27 @@ class _InnerCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
+class _EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Code of an entry kernel and of its inner kernels.
+
+    Only the entry kernel can be called from outside. So the inner ones are made internal: the compiler then removes
+    their unused arguments (a state is passed as a few hundred numbers) and inlines those that are called once.
+    """
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.linkage == Linkage.linkonce_odr and not function.is_declaration:
+                function.linkage = Linkage.internal
+        super()._optimize_final_module()
+
+
+class _EntryCompiler(Compiler):  # type: ignore[misc]
+    def define_pipelines(self) -> Any:
+        self.state.library = _EntryLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.library.enable_object_caching()  # as Numba does where it makes the library itself
+        return super().define_pipelines()
+
+
 _INNER = {
     "error_model": "numpy",
     "_nrt": False,
@@ -170,7 +192,7 @@ def compile_entry(function: F, signature: Any, package: str = "engine", *, alloc
     `allocates` says whether it makes arrays, for which it must count references.
     """
     function = getattr(function, "py_func", function)
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", _nrt=allocates)(function)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", _nrt=allocates, pipeline_class=_EntryCompiler)(function)
     if numba.config.DISABLE_JIT:
         return compiled
     with _COMPILING:
