@@ -8,6 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import kilowait as kw
+import kilowait.envs
 from tests.envs.workloads import crowded
 
 MACHINE = kw.Cluster.from_nodes(16)

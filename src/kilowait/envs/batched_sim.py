@@ -80,8 +80,6 @@ class BatchedSimulator:
         observation: Observation = {"jobs": buffers.jobs, "mask": buffers.mask, "summary": buffers.summary}
         if buffers.edges.size:
             observation["edges"] = buffers.edges
-        if buffers.edges.size:
-            observation["edges"] = buffers.edges
         return {name: array.copy() for name, array in observation.items()} if copy else observation
 
     def final_observation(self) -> Observation:
