@@ -209,9 +209,10 @@ class Cluster:
 
     @classmethod
     def from_trace(cls, jobs: Any) -> Cluster:
-        """The machine of a log, as far as the log says: its size from the header, else the size of its largest job.
+        """The machine of a log, as far as the log says: the preset it names, the size in its header, its largest job.
 
-        A generated GPU workload names its own cluster. `jobs` is a `kilowait.JobTable`.
+        A generated GPU workload names its own cluster. If a log names a preset that is a GPU cluster, only the number
+        of its nodes is used, since such logs count whole nodes. `jobs` is a `kilowait.JobTable`.
 
         >>> from kilowait.jobs import JobTable
         >>> Cluster.from_trace(JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])).nodes
@@ -222,6 +223,9 @@ class Cluster:
             return cls.preset("gavel")
         if workload == "gpu":
             return cls.preset(str(jobs.meta["cluster"]))
+        machine = _machine_of(jobs.meta)
+        if machine is not None:
+            return cls.from_nodes(machine.nodes) if machine.node_level else machine
         for key in ("max_procs", "max_nodes"):
             size = jobs.meta.get(key)
             if size is not None and size >= 1:
@@ -246,3 +250,11 @@ class Cluster:
         from kilowait.cluster.toml import read_cluster
 
         return read_cluster(path)
+
+
+def _machine_of(meta: Mapping[str, Any]) -> Cluster | None:
+    """The preset that a log names as its machine, unless the log was rescaled to another size."""
+    from kilowait.cluster.presets import PRESETS
+
+    machine = PRESETS.get(str(meta.get("machine", "")))
+    return machine if machine is not None and meta.get("max_nodes") == machine.nodes else None

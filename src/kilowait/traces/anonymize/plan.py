@@ -94,6 +94,7 @@ META_RULES: dict[str, Literal["keep", "drop"]] = {
     "ledger": "drop",
     "workload": "drop",
     "cluster": "drop",
+    "machine": "drop",
     "model": "drop",
     "seed": "drop",
     "jobs_per_hour": "drop",

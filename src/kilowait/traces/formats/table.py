@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.files.compression import default_limit, size_text
@@ -20,6 +21,7 @@ from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
 from kilowait.traces.cell_parser import split_line
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.alcf import complete_job_composite
 from kilowait.traces.formats.table_columns import (
     DELIMITERS,
     KNOWN,
@@ -54,7 +56,16 @@ def read_csv(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
             cells[name] = (
                 [text_of[cell] for cell in column] if text_of is not None else [cell.strip() for cell in column]
             )
-    return raw_columns_of(cells, np.array(at, np.int64), columns, report)
+    return _columns(cells, np.array(at, np.int64), columns, report)
+
+
+def _columns(
+    cells: dict[str, list[str]], line: npt.NDArray[np.int64], columns: Mapping[str, Any] | None, report: CleaningReport
+) -> tuple[RawColumns, dict[str, Any]]:
+    draft, meta = raw_columns_of(cells, line, columns, report)
+    if meta.get("format") == "alcf":
+        meta |= complete_job_composite(draft, cells, columns or (), report)
+    return draft, meta
 
 
 class _UnguardedCells(dict[str, str]):
@@ -188,7 +199,7 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
     report.rows_read = table.num_rows
     if not table.num_rows:
         raise TraceError("this Parquet file has no rows")
-    return raw_columns_of(cells, np.arange(1, table.num_rows + 1), source.columns, report)
+    return _columns(cells, np.arange(1, table.num_rows + 1), source.columns, report)
 
 
 def _arrow(source: TraceInput) -> Any:
