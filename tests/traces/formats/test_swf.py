@@ -321,3 +321,65 @@ def test_the_first_line_of_a_reason_is_that_of_the_whole_file(tmp_path: Path, mo
     _, report = read(tmp_path, line(), line(job=2), many, line(job=3, wait="?"), more, line(job=4, wait="?"))
     assert entry(report, "a hundred fields") == ("dropped", 2, 3)
     assert entry(report, "not a number") == ("corrected", 2, 4)
+
+
+def extended(
+    *, gpus: object = -1, soft: object = -1, placement: str = "frontier:excl:2500x112", **fields: object
+) -> str:
+    """A line in the 21-field form of Frontier's log."""
+    return f"{line(**fields)} {gpus} {soft} {placement}"
+
+
+def test_field_21_of_frontier_gives_nodes_and_cores(tmp_path: Path) -> None:
+    jobs, report = read(
+        tmp_path,
+        "; MaxNodes: 9408",
+        "; MaxProcs: 1053696",
+        extended(job=1, alloc=280_000, req=280_000, gpus=20_000),
+        extended(job=2, alloc=2, req=2, gpus=16, soft=300, placement="frontier:excl:2x112"),
+        extended(job=3, alloc=64, req=64, placement="frontier:shared:1x112"),
+    )
+    assert jobs.meta["format"] == "swf"
+    assert jobs["nodes"].tolist() == [2500, 2, 1]
+    assert jobs["cores"].tolist() == [280_000, 224, 112]
+    assert jobs["gpus"].tolist() == [20_000, 16, 0]
+    assert (jobs.meta["max_nodes"], "max_procs" in jobs.meta) == (9408, False)
+    assert entry(report, "nodes by field 21 differ from processors allocated (field 5)")[1] == 2
+    assert entry(report, "not exclusive (field 21: shared)")[1] == 1
+    assert entry(report, "soft wall time (field 20) left out")[1] == 1
+    assert entry(report, "MaxProcs")[0] == "note"
+
+
+def test_partitions_of_field_21_are_queues_where_field_15_is_empty(tmp_path: Path) -> None:
+    rows = [extended(job=n, queue=-1, placement=f"{name}:excl:4x112") for n, name in enumerate(("batch", "extended"))]
+    jobs, _ = read(tmp_path, *rows)
+    assert [jobs.labels["queue"][code] for code in jobs["queue"]] == ["batch", "extended"]
+
+
+def test_lines_without_a_readable_field_21_use_field_5(tmp_path: Path) -> None:
+    rows = [extended(job=n, placement="frontier:excl:8x112") for n in (1, 2, 3)]
+    jobs, report = read(tmp_path, *rows, extended(job=4, placement="-1"), extended(job=5, placement="frontier:excl"))
+    assert jobs["nodes"].tolist() == [8, 8, 8, 4, 4]
+    assert entry(report, "no nodes x cores in field 21: processors of field 5 or 8 used")[:2] == ("corrected", 2)
+
+
+def test_jobs_of_the_21_field_form_that_never_ran(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, extended(job=1), extended(job=2, run=0, alloc=0, status=5), extended(job=3, run=-1))
+    assert jobs["job_id"].tolist() == [1]
+    assert report.dropped == 2
+
+
+def test_memory_of_the_21_field_form_has_no_known_unit(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, extended(job=1, memory=1024), extended(job=2))
+    assert "memory_mb" not in jobs
+    assert entry(report, "memory (field 10) left out")[:2] == ("note", 1)
+
+
+def test_extra_fields_are_named_by_the_line_of_names(tmp_path: Path) -> None:
+    names = (
+        "; Job Submit Wait Run Procs CPU Mem ReqProcs ReqTime ReqMem Status User Group Exe Queue Part Prec Think "
+        "Job-Status Node-Hours"
+    )
+    _, report = read(tmp_path, names, f"{line()} 0 4.5", f"{line(job=2)} -1 4.5")
+    assert entry(report, "field 19 (Job-Status) left out")[:2] == ("note", 1)
+    assert entry(report, "field 20 (Node-Hours) left out")[:2] == ("note", 2)

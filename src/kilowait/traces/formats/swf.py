@@ -19,6 +19,13 @@ from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, coded
 from kilowait.traces.clean import Flags, Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.swf_extensions import (
+    Extra,
+    extended_form,
+    read_placements,
+    report_extra_fields,
+    use_placements,
+)
 from kilowait.traces.trace_input import TraceInput
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -40,11 +47,11 @@ def read_swf(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     if "TimeZoneString" in header or "TimeZone" in header:
         meta["time_zone"] = header.get("TimeZoneString") or header.get("TimeZone")
 
-    alea = bool(rows.queues) and rows.width == 21
+    form = extended_form(rows.extras)
     if rows.width > FIELDS:
-        report.add(
-            "note", f"lines have {rows.width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea
-        )
+        report.add("note", f"lines have {rows.width} fields, SWF has {FIELDS}")
+        used = {"alea": (20,), "frontier": (19, 20, 21)}.get(form or "", ())
+        report_extra_fields(rows.extra_known, rows.comments, used, report)
     draft = RawColumns(rows.line, {}, correct_submit=True)
     draft.numbers |= {
         "job_id": rows.take(0),
@@ -57,9 +64,20 @@ def read_swf(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
         draft.numbers |= {"after_id": _known(after), "think_s": _known(think)}
     del after, think
     runtime, status = rows.take(3), rows.take(10)
-    _processors(draft, runtime, rows.take(4), rows.take(7), status, report)
+    allocated, requested = rows.take(4), rows.take(7)
+    placements = read_placements(rows.extras, rows.line, report) if form == "frontier" else None
+    if placements is not None:
+        use_placements(draft, placements, allocated, report)
+        allocated = np.where((allocated > 0) & (placements.nodes >= 1), placements.nodes, allocated)
+        requested = np.where(placements.nodes >= 1, placements.nodes, requested)
+        if meta.pop("max_procs", None) is not None:
+            report.add("note", "MaxProcs of the header is left out: jobs are counted in nodes, as in field 21")
+    _processors(draft, runtime, allocated, requested, status, report)
     draft.numbers["runtime_s"] = _known(runtime)
-    if alea:
+    if form == "frontier":
+        reason = "memory (field 10) left out: field 5 counts nodes or cores, so that its unit is unknown"
+        report.add_rows("note", reason, _known(rows.take(9)) >= 0, rows.line)
+    elif form == "alea":
         report.add("note", "field 10 is the whole job's memory in bytes in this 21-field form")
         draft.numbers["memory_mb"] = _known(rows.take(9)) / 1e6
     else:
@@ -69,7 +87,12 @@ def read_swf(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
         "account": _numbered(rows.take(12), "group (field 13)", rows.line, report),
         "name": _numbered(rows.take(13), "executable (field 14)", rows.line, report),
     }
-    _queues(draft, rows, alea, header, report)
+    if form == "alea":
+        draft.words["queue"] = coded([queue for _, queue, _ in rows.extras])
+    else:
+        _queues(draft, rows, header, report)
+        if placements is not None and (draft.words["queue"][0] < 0).all():
+            draft.words["queue"] = placements.partition
     _status(draft, status, report)
     return draft, meta
 
@@ -179,11 +202,8 @@ def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: C
     return whole.astype(np.int32), None
 
 
-def _queues(draft: RawColumns, rows: SwfRows, alea: bool, header: dict[str, str], report: CleaningReport) -> None:
+def _queues(draft: RawColumns, rows: SwfRows, header: dict[str, str], report: CleaningReport) -> None:
     """The queue: field 15 if any job has one, else the partition (16); names from the header."""
-    if alea:
-        draft.words["queue"] = coded(rows.queues)
-        return
     key, place = ("Queue", 14) if (rows.columns[14] >= 0).any() else ("Partition", 15)
     codes, names = _numbered(rows.take(place), f"{key.lower()} (field {place + 1})", draft.line, report)
     if place == 15 and (codes >= 0).any():
@@ -224,6 +244,7 @@ HEADER_KEYS = (
     "Queues Queue MaxPartitions Partitions Partition Note Copyright"
 ).split()
 HEADER_KEY = re.compile(rf"\s*[;#]*\s*({'|'.join(HEADER_KEYS)})\s*:(.*)", re.IGNORECASE)
+_NO_EXTRA: Extra = ("", "", "")
 _SPACE, _DIGIT, _MINUS, _DOT, _NEWLINE, _OTHER = range(6)
 _CLASS = np.full(256, _OTHER, np.uint8)
 _CLASS[[9, 11, 12, 13, 32]] = _SPACE
@@ -241,8 +262,10 @@ class SwfRows:
     """Values by field, counted from 0; NaN where a value is not a number."""
     width: int
     """Fields per line."""
-    queues: list[str]
-    """Queue names of the 21-field form; empty unless every row has one."""
+    extras: list[Extra]
+    """Fields 19 to 21 of each row; empty unless the rows have 21 fields and some are not plain numbers."""
+    extra_known: list[tuple[int, int]]
+    """For each field after the 18th the number of values other than -1, and the line of the first."""
     comments: list[str]
 
     def __len__(self) -> int:
@@ -268,9 +291,11 @@ class _Tally:
     bare_headers: list[int] = field(default_factory=list)
     """Lines of header entries without the semicolon."""
     comments: list[str] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
-    queue_names: dict[str, str] = field(default_factory=dict)
-    """One object for each queue name."""
+    extras: list[Extra] = field(default_factory=list)
+    extra_texts: dict[Extra, Extra] = field(default_factory=dict)
+    """One object for equal extra fields."""
+    extra_known: list[list[int]] = field(default_factory=list)
+    """For each field after the 18th: the number of values other than -1, and the line of the first."""
     line_parts: list[Ints] = field(default_factory=list)
     column_parts: dict[int, list[npt.NDArray[np.int32] | Floats]] = field(default_factory=dict)
 
@@ -312,8 +337,9 @@ def parse_lines(data: bytes, report: CleaningReport) -> SwfRows:
         report.add("corrected", "not a number: treated as unknown", tally.unread, tally.unread_line)
     line = np.concatenate(tally.line_parts)
     columns: dict[int, Any] = {number: np.concatenate(tally.column_parts.pop(number)) for number in _USED}
-    queues = tally.queues if len(tally.queues) == len(line) else []
-    return SwfRows(line, columns, width, queues, tally.comments)
+    extras = tally.extras if any(extra is not _NO_EXTRA for extra in tally.extras) else []
+    known = [(count, first) for count, first in tally.extra_known]
+    return SwfRows(line, columns, width, extras, known, tally.comments)
 
 
 def _parse_parts(data: bytes, tally: _Tally) -> _Tally:
@@ -400,11 +426,46 @@ def _parse_values(
         tally.unread_line = tally.unread_line or tally.lines + int(kept[int(unread.argmax())]) + 1
         tally.unread += int(unread.sum())
     tally.line_parts.append(tally.lines + kept + 1)
-    if tally.parsed_width == 21:
-        for row in words:
-            if row[18].startswith(b"{"):
-                name = row[19].decode("utf-8", "replace")
-                tally.queues.append(tally.queue_names.setdefault(name, name))
+    width = tally.parsed_width or FIELDS
+    _count_extra_fields(buffer, token, length, begin, plain, words, tally, kept)
+    if width == 21:
+        extras = [_NO_EXTRA] * len(kept)
+        for index, row in zip(np.flatnonzero(~plain).tolist(), words, strict=True):
+            extra = _extra_of(row)
+            extras[index] = tally.extra_texts.setdefault(extra, extra)
+        tally.extras += extras
+
+
+def _count_extra_fields(
+    buffer: Bytes,
+    token: Ints,
+    length: Ints,
+    begin: Ints,
+    plain: Flags,
+    words: list[list[bytes]],
+    tally: _Tally,
+    kept: Ints,
+) -> None:
+    """Count the values other than -1 of each field after the 18th."""
+    for place in range(FIELDS, tally.parsed_width or FIELDS):
+        at = token[begin + place]
+        known = np.empty(len(kept), np.bool_)
+        known[plain] = (length[begin + place] != 2) | (buffer[at] != 45) | (buffer[at + 1] != 49)
+        known[~plain] = [row[place] != b"-1" for row in words]
+        if len(tally.extra_known) <= place - FIELDS:
+            tally.extra_known.append([0, 0])
+        entry = tally.extra_known[place - FIELDS]
+        if known.any() and not entry[0]:
+            entry[1] = tally.lines + int(kept[int(known.argmax())]) + 1
+        entry[0] += int(known.sum())
+
+
+def _extra_of(row: list[bytes]) -> Extra:
+    """Fields 19 to 21; of Alea's list of nodes only its beginning, since it is long and has no column."""
+    if row[18].startswith(b"{"):
+        return "{", row[19].decode("utf-8", "replace"), ""
+    first, second, third = (word.decode("utf-8", "replace") for word in row[18:21])
+    return first, second, third
 
 
 def _compact(values: Floats) -> npt.NDArray[np.int32] | Floats:
