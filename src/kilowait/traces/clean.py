@@ -77,6 +77,17 @@ class RawColumns:
         """Like `get`; the column is removed, so that a large log does not exist twice."""
         return self.numbers.pop(name) if name in self.numbers else np.full(len(self), np.nan)
 
+    def keep(self, rows: Flags) -> None:
+        """Keep only these rows; one column after the other, so that a large log does not exist twice."""
+        self.line = self.line[rows]
+        for name, numbers in self.numbers.items():
+            self.numbers[name] = numbers[rows]
+        for flags in (self.never_ran, self.invalid):
+            for reason, marked in flags.items():
+                flags[reason] = marked[rows]
+        for name, (codes, names) in self.words.items():
+            self.words[name] = (codes[rows], names)
+
 
 class _RowReport:
     """Adds masks of rows to the cleaning report, counting only rows that are not yet dropped."""

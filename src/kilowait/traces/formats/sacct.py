@@ -16,6 +16,12 @@ from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import coded, megabytes, number, seconds, split_line, unix_s
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.sacct_rules import (
+    begin_waits_at_eligible,
+    merge_parts,
+    report_waiting_arrays,
+    single_partitions,
+)
 from kilowait.traces.formats.table_columns import STATUS_WORDS
 from kilowait.traces.trace_input import TraceInput
 
@@ -32,6 +38,8 @@ class _Dump:
         self.size = len(records)
         self.place = {name: index for index, name in reversed(list(enumerate(names))) if name}
         self.records = records
+        self.read: set[str] = set()
+        """Columns that were read."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.place
@@ -40,6 +48,7 @@ class _Dump:
         """Cells of a column, empty if there is no such column."""
         if name not in self.place:
             return [""] * self.size
+        self.read.add(name)
         index = self.place[name]
         return [record[index].strip() for record in self.records]
 
@@ -84,8 +93,10 @@ def read_sacct(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
         "estimate_s": _limits(dump),
         "cores": _either(cpus, requested_cpus),
         "energy_j": dump.first(number, "consumedenergyraw"),
-        "wait_s": _either(start - submit, dump.first(seconds, "reserved", "planned")),
     }
+    begin_waits_at_eligible(draft, dump.first(unix_s, "eligible"), start, report)
+    waited = start - draft.numbers["submit_s"]
+    draft.numbers["wait_s"] = _either(waited, dump.first(seconds, "reserved", "planned"))
     nodes = _either(dump.first(number, "allocnodes", "nnodes", minimum=1), dump.tres("node", "alloctres"))
     requested_nodes = _either(
         dump.first(lambda t: number(t.split("-")[0]), "reqnodes", minimum=1), dump.tres("node", "reqtres")
@@ -107,7 +118,6 @@ def read_sacct(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
     for target, options in (
         ("user", ("user", "uid")),
         ("account", ("account", "group")),
-        ("queue", ("partition",)),
         ("qos", ("qos",)),
         ("name", ("jobname",)),
         ("node_list", ("nodelist",)),
@@ -115,6 +125,14 @@ def read_sacct(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
         column = next((name for name in options if name in dump), None)
         if column is not None:
             draft.words[target] = coded(dump.text(column), frozenset({"", "Unknown", "None", "None assigned"}))
+    if "partition" in dump:
+        partitions = single_partitions(dump.text("partition"), dump.text("nodelist"), draft.line, report)
+        draft.words["queue"] = coded(partitions, frozenset({"", "Unknown", "None"}))
+    report_waiting_arrays(dump.text("jobid"), draft.line, report)
+    merge_parts(draft, dump.text("jobid"), start, report)
+    left_out = [name for name in dump.place if name not in dump.read]
+    if left_out:
+        report.add("note", f"columns left out: {', '.join(left_out)}")
     report.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
@@ -268,7 +286,7 @@ _PATTERNS = {
     _TRES: r"(?:[\w/:.-]+=\S*)?",
     _WORDS: r"\S*",
     "ExitCode DerivedExitCode": r"(?:\d+:\d+)?",
-    "JobID JobIDRaw": r"\d+(?:_\[?[\d,%:-]+\]?)?(?:\+\d+)?(?:\.\w+)?(?:\+\d+)?",
+    "JobID JobIDRaw": r"\d+(?:_(?:\[[\d,%:.-]+\]?|\d+))?(?:\+\d+)?(?:\.\w+)?(?:\+\d+)?",
     "State": r"(?:[A-Z_]{1,15}\+?(?: by \S+)?)?",
 }
 _TYPED = {name.lower(): re.compile(rule) for names, rule in _PATTERNS.items() for name in names.split()}

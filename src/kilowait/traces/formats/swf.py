@@ -178,18 +178,7 @@ def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:
     if part.any():
         reason = "a partial execution (status 2 to 4) of a job with a line for the whole job"
         report.add_rows("dropped", reason, part, draft.line)
-        _keep_rows(draft, ~part)
-
-
-def _keep_rows(draft: RawColumns, rows: Flags) -> None:
-    draft.line = draft.line[rows]
-    # One by one, so that a large log does not exist twice.
-    for name, numbers in draft.numbers.items():
-        draft.numbers[name] = numbers[rows]
-    for name, flags in draft.never_ran.items():
-        draft.never_ran[name] = flags[rows]
-    for name, (codes, names) in draft.words.items():
-        draft.words[name] = (codes[rows], names)
+        draft.keep(~part)
 
 
 def _numbered(values: Floats, label: str, line: npt.NDArray[np.int64], report: CleaningReport) -> CodedNames:
