@@ -127,8 +127,8 @@ Format = Annotated[
     str | None,
     Option(
         "FORMAT",
-        "Format of the log: swf, sacct, events, csv, parquet; for GPU clusters openb, pai, spot, philly, helios, "
-        "supercloud, google2011, google2019. Detected from the content by default.",
+        "Format of the log: swf, sacct, events, csv, parquet, pm100, fdata, oda, wta, opendc; for GPU clusters openb, "
+        "pai, spot, philly, helios, supercloud, google2011, google2019. Detected from the content by default.",
     ),
 ]
 UnpackLimit = Annotated[

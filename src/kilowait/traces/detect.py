@@ -17,6 +17,7 @@ from kilowait.traces.formats.sacct import sacct_delimiter
 from kilowait.traces.formats.swf import count_jobs
 from kilowait.traces.formats.table import header_names, known_names, own_names
 from kilowait.traces.formats.table_columns import csv_delimiter, is_table
+from kilowait.traces.formats.table_rows import parquet_names
 from kilowait.traces.node_lists import node_list
 from kilowait.traces.trace_input import refuse_binary
 
@@ -82,7 +83,8 @@ def detect_format(data: bytes) -> Detected:
     Detected(format='swf', reason='1 of the first 1 rows are 15 to 18 numbers')
     """
     if data.startswith(b"PAR1"):
-        return Detected("parquet", "it starts with PAR1")
+        found = _with_columns(parquet_names(data), [(name, each.tables) for name, each in FORMATS.items()])
+        return found or Detected("parquet", "it starts with PAR1")
     refuse_binary(data)
     head = file_head(data)
     if not head.rows:
@@ -122,13 +124,18 @@ def _header_of_a_trace(head: FileHead) -> Detected | None:
     exact = next((name for name, each in FORMATS.items() if line in each.headers), None)
     if exact is not None:
         return Detected(exact, f"its header is {line}")
-    names = {name.strip() for name in line.split(",")}
+    names = [name.strip().strip('"') for name in line.split(",")]
+    return _with_columns(names, [(name, (*each.columns, *each.tables)) for name, each in FORMATS.items()])
+
+
+def _with_columns(names: Sequence[str], formats: Sequence[tuple[str, Sequence[str]]]) -> Detected | None:
+    """The one format of which the table has all names of one of its sets."""
     return _only(
         {
-            each.name: f"its header has {', '.join(wanted.split())}"
-            for each in FORMATS.values()
-            for wanted in each.columns
-            if names >= set(wanted.split())
+            format: f"its header has {', '.join(wanted.split())}"
+            for format, sets in formats
+            for wanted in sets
+            if set(names) >= set(wanted.split())
         }
     )
 

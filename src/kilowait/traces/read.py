@@ -93,11 +93,13 @@ def read_trace_with_report(
 def _read_file(source: TraceInput, format: str | None, never_ran: NeverRan, report: CleaningReport) -> JobTable:
     source.data = unpack(file_bytes(source.path), str(source.path), report, source.unpack_limit)
     detected = Detected(format, "it was given") if format is not None else None
-    if source.data.startswith(b"PAR1") and format in (None, "parquet"):
+    if source.data.startswith(b"PAR1") and (format in (None, "parquet") or FORMATS[format].tables):
         report.decide(detected or Detected("parquet", "it starts with PAR1"))
-        kilowait_jobs = None if source.columns else own_parquet(source, report)
+        kilowait_jobs = None if source.columns or format not in (None, "parquet") else own_parquet(source, report)
         if kilowait_jobs is not None:
             return kilowait_jobs
+        if detected is None and not source.columns:
+            report.decide(detect_format(source.data))
         return _cleaned(source, never_ran, report)
     source.data = as_utf8(source.data, report)
     if detected is None:

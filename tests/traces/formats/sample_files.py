@@ -163,6 +163,35 @@ time,type,collection_id,scheduling_class,collection_type,priority,user,collectio
 765000000,7,394594644502,2,0,103,u1=,job=
 """
 
+FDATA = """\
+jid,usr,jnam,cnumr,cnumat,nnumr,nnuma,adt,qdt,sdt,edt,ec,elpl,pri,econ,avgpcon,minpcon,maxpcon,freq_req,freq_alloc,\
+pclass,exit state,duration
+jid_7,usr_0,jnam_0,96,96,2,2,2023-06-01 09:00:00,2023-06-01 09:00:01,2023-06-01 09:10:00,2023-06-01 09:40:00,0,3600.0,\
+127,100.0,200.0,180.0,240.0,2000,2000,memory-bound,completed,1800.0
+jid_8,usr_1,jnam_1,48,48,1,1,2023-06-01 09:01:00,2023-06-01 09:01:01,2023-06-01 09:04:00,2023-06-01 09:05:00,1,120.0,\
+127,1.6,96.0,95.0,105.0,2200,2200,compute-bound,failed,60.0
+"""
+ODA = """\
+job_id,submit_time,start_time,end_time,runtime_seconds,allocated_cpus,partition,node_list,requested_seconds,\
+num_nodes_alloc,num_nodes_req,job_state,user
+1,2024-01-01T00:00:00Z,2024-01-01T00:01:00Z,2024-01-01T00:02:00Z,60,8,debug,n[1-2],600,2,2,COMPLETED,a1
+2,,2024-01-01T00:03:00Z,2024-01-01T00:04:00Z,,4,batch,n3,600,,1,FAILED,a2
+"""
+WTA = """\
+id,type,ts_submit,submission_site,runtime,resource_type,resource_amount_requested,parents,children,user_id,group_id,\
+nfrs,workflow_id,wait_time,params,memory_requested,network_io_time,disk_io_time,disk_space_requested,\
+energy_consumption,resource_used
+1,map,1000,0,5000,cpu,2.0,[],"[2, 3]",7,-1,{},4,500,{},-1.0,-1,-1,-1.0,-1,-1
+2,map,6500,0,8000,cpu,1.5,[1],[4],7,-1,{},4,0,{},-1.0,-1,-1,-1.0,-1,-1
+3,map,6500,0,1000,cpu,1.0,[1],[4],7,-1,{},4,-1,{},-1.0,-1,-1,-1.0,-1,-1
+4,reduce,16500,0,1000,cpu,1.0,"[2, 3]",[],-1,3,{},4,0,{},-1.0,-1,-1,-1.0,-1,-1
+"""
+OPENDC = """\
+id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity,gpu_count,parents,deferrable,deadline
+0,1704067200000,3600000,4,3000.0,10000,0,[],True,1704074400000
+1,1704067260000,60000,2,3000.0,20000,1,[0],False,1704074400000
+"""
+
 SAMPLES = {
     "openb": OPENB,
     "openb_bare": OPENB_BARE,
@@ -180,6 +209,10 @@ SAMPLES = {
     "google2011_jobs": GOOGLE_JOBS,
     "google2019": GOOGLE_2019,
     "google2019_csv": GOOGLE_2019_CSV,
+    "fdata": FDATA,
+    "oda": ODA,
+    "wta": WTA,
+    "opendc": OPENDC,
 }
 """One file of each format."""
 

@@ -14,10 +14,14 @@ from kilowait.jobs import JobTable
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats import alibaba, google, slurm_events, swf, table, writers
+from kilowait.traces.formats.fdata import read_fdata
 from kilowait.traces.formats.helios import read_helios
+from kilowait.traces.formats.oda import read_oda
 from kilowait.traces.formats.philly import read_philly
+from kilowait.traces.formats.pm100 import read_pm100
 from kilowait.traces.formats.sacct import read_sacct
 from kilowait.traces.formats.supercloud import read_supercloud
+from kilowait.traces.formats.workflows import read_opendc, read_wta
 from kilowait.traces.trace_input import TraceInput
 
 __all__ = ["FORMATS", "WRITERS", "JsonForm", "RowForm", "TraceFormat"]
@@ -60,6 +64,8 @@ class TraceFormat:
     """First lines, each of which decides for the format."""
     columns: Sequence[str] = ()
     """Sets of names; a header with all names of one of them decides for the format."""
+    tables: Sequence[str] = ()
+    """Sets of names; a table in CSV or Parquet with all names of one of them is in this format."""
     json: JsonForm | None = None
     rows: Sequence[RowForm] = ()
     """Google's events are mostly numbers, so each row is checked in many columns, and more rows must fit."""
@@ -140,6 +146,42 @@ _ALL = (
         read_supercloud,
         in_folders=True,
         columns=("id_job time_submit time_start time_end mem_req tres_alloc",),
+    ),
+    TraceFormat(
+        "pm100",
+        "PM100, jobs of Marconi100 2020 with the power of their nodes",
+        read_pm100,
+        tables=(
+            "job_id eligible_time run_time time_limit num_nodes_alloc node_power_consumption",
+            "job_id eligible_time run_time time_limit num_nodes_alloc power_consumption",
+        ),
+    ),
+    TraceFormat(
+        "fdata", "F-DATA, jobs of Fugaku 2021 to 2024", read_fdata, tables=("jid adt sdt edt elpl nnuma duration",)
+    ),
+    TraceFormat(
+        "oda",
+        "hpc-oda-commons, tables of jobs in the schema oda.job",
+        read_oda,
+        tables=(
+            "job_id start_time end_time runtime_seconds requested_seconds",
+            "job_id start_time end_time runtime_seconds allocated_cpus",
+        ),
+    ),
+    TraceFormat(
+        "wta",
+        "Workflow Trace Archive, tables of tasks",
+        read_wta,
+        tables=("id ts_submit runtime resource_amount_requested workflow_id",),
+    ),
+    TraceFormat(
+        "opendc",
+        "OpenDC, tables of tasks",
+        read_opendc,
+        tables=(
+            "id submission_time cpu_count cpu_capacity mem_capacity",
+            "id start_time stop_time cpu_count mem_capacity",
+        ),
     ),
     TraceFormat(
         "google2011",

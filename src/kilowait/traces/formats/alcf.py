@@ -42,7 +42,7 @@ def complete_job_composite(
         for rows in draft.never_ran.values():
             instead &= ~rows
         report.add_rows("corrected", "NODES_USED is 0: NODES_REQUESTED used", instead, draft.line)
-    return _machine(written.get("machinename", []), report)
+    return machine_facts(written.get("machinename", []), "MACHINE_NAME", report)
 
 
 def _job_numbers(
@@ -97,8 +97,12 @@ def _eligible_wait(draft: RawColumns, written: Mapping[str, list[str]], report: 
     draft.numbers["wait_s"] = np.where(usable, eligible, queued)
 
 
-def _machine(names: list[str], report: CleaningReport) -> dict[str, Any]:
-    """The machine of the log, and its size if it is a preset."""
+def machine_facts(names: list[str], column: str, report: CleaningReport) -> dict[str, Any]:
+    """The machine of the log by this column, and its size if it is a preset.
+
+    >>> machine_facts(["mira", "mira"], "MACHINE_NAME", CleaningReport())
+    {'machine': 'mira', 'max_nodes': 49152}
+    """
     counts = Counter(name.lower() for name in names if name)
     if len(counts) > 1:
         listed = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(5))
@@ -109,8 +113,8 @@ def _machine(names: list[str], report: CleaningReport) -> dict[str, Any]:
     if machine is None:
         return {}
     if machine not in PRESETS:
-        report.add("note", f"MACHINE_NAME is {machine}, which is no preset: the size of the machine is unknown")
+        report.add("note", f"{column} is {machine}, which is no preset: the size of the machine is unknown")
         return {"machine": machine}
     nodes = PRESETS[machine].nodes
-    report.add("note", f"MACHINE_NAME is {machine}: a machine of {nodes:,} nodes, as in the preset of this name")
+    report.add("note", f"{column} is {machine}: a machine of {nodes:,} nodes, as in the preset of this name")
     return {"machine": machine, "max_nodes": nodes}

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.files.compression import default_limit, size_text
 from kilowait.files.csv_text import unguarded
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
@@ -31,10 +30,8 @@ from kilowait.traces.formats.table_columns import (
     normalized_name,
     raw_columns_of,
 )
+from kilowait.traces.formats.table_rows import arrow_table, parquet_schema
 from kilowait.traces.trace_input import TraceInput
-
-_LEAST_CELL = 4
-"""Bytes of a cell in memory at least: run-length encoding stores a million equal cells in a few bytes."""
 
 
 def read_csv(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
@@ -166,9 +163,10 @@ def own_parquet(source: TraceInput, report: CleaningReport) -> JobTable | None:
     """The table written by `JobTable.to_parquet`, bit-identical; None for any other Parquet file."""
     import pyarrow as pa
 
-    table = _arrow(source)
-    if b"kilowait" not in (table.schema.metadata or {}):
+    schema = parquet_schema(source.data)
+    if schema is not None and b"kilowait" not in (schema.metadata or {}):
         return None
+    table = arrow_table(source)  # Raises an error if the schema is damaged.
     try:
         jobs = JobTable.from_arrow(table)
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
@@ -182,7 +180,7 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
     import pyarrow as pa
     import pyarrow.types as pt
 
-    table = _arrow(source)
+    table = arrow_table(source)
     cells: dict[str, list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
@@ -200,32 +198,6 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
     if not table.num_rows:
         raise TraceError("this Parquet file has no rows")
     return _columns(cells, np.arange(1, table.num_rows + 1), source.columns, report)
-
-
-def _arrow(source: TraceInput) -> Any:
-    """The table in a Parquet file, if its own figures say that it fits into the limit."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    data = source.data
-    limit = default_limit() if source.unpack_limit is None else source.unpack_limit
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        meta = file.metadata
-        size = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups))
-        size = max(size, _LEAST_CELL * meta.num_rows * meta.num_columns)
-        if size > limit:
-            raise TraceError(
-                f"this Parquet file ({len(data):,} bytes, {meta.num_rows:,} rows) decompresses to {size:,} bytes, more "
-                f"than the limit of {size_text(limit)} ({limit:,} bytes); if the file is right, raise the limit "
-                f"with unpack_limit={2 * size}"
-            )
-        return file.read()
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        if isinstance(problem, TraceError):
-            raise
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise TraceError(f"this Parquet file is damaged or cut short: {reason}; get the file again") from None
 
 
 # -- the header of a table -------------------------------------------------------------------------
