@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kilowait.errors import TraceError
+from kilowait.traces.formats.sacct_without_header import FIELD_LISTS
+
 from .conftest import Read, entry_count
 
 COLUMNS = (
@@ -121,3 +124,59 @@ def test_columns_that_are_not_read_are_named(read: Read) -> None:
     _, report = read(dump(row("1")))
     [text] = [entry.reason for entry in report.entries if "columns left out" in entry.reason]
     assert text == "columns left out: exitcode"
+
+
+XDMOD = {
+    "jobid": "7",
+    "jobidraw": "7",
+    "cluster": "ub",
+    "partition": "batch",
+    "qos": "normal",
+    "account": "acc",
+    "group": "grp",
+    "gid": "100",
+    "user": "ann",
+    "uid": "1000",
+    "submit": "2021-01-01T00:00:00",
+    "eligible": "2021-01-01T00:01:00",
+    "start": "2021-01-01T00:10:00",
+    "end": "2021-01-01T01:10:00",
+    "elapsed": "01:00:00",
+    "exitcode": "0:0",
+    "state": "COMPLETED",
+    "nnodes": "2",
+    "ncpus": "8",
+    "reqcpus": "8",
+    "reqmem": "4Gn",
+    "reqgres": "gpu:2",
+    "reqtres": "cpu=8,mem=8G,node=2,gres/gpu=4",
+    "alloctres": "cpu=8,mem=8G,node=2,gres/gpu=4",
+    "timelimit": "2-00:00:00",
+    "nodelist": "n[1-2]",
+    "jobname": "a|b",
+}
+"""A record in the columns of Open XDMoD's documentation."""
+
+
+@pytest.mark.parametrize("version", FIELD_LISTS)
+def test_lines_without_a_header_in_xdmods_columns(read: Read, version: str) -> None:
+    records = [XDMOD | {"jobid": str(n), "jobidraw": str(n)} for n in (7, 8, 9)]
+    records[2] |= {"state": "CANCELLED by 5", "start": "Unknown", "elapsed": "00:00:00", "nodelist": "None assigned"}
+    text = "".join("|".join(record[name] for name in FIELD_LISTS[version]) + "\n" for record in records)
+    jobs, report = read(text)
+    assert jobs.meta["format"] == "sacct"
+    assert "3 of the first 3 rows are lines of sacct" in report.format_reason
+    assert jobs["job_id"].tolist() == [7, 8]
+    assert jobs["submit_s"].tolist() == [DAY + 60] * 2
+    assert jobs["wait_s"].tolist() == [540] * 2
+    assert (jobs["runtime_s"].tolist(), jobs["estimate_s"].tolist()) == ([3600] * 2, [172_800] * 2)
+    assert (jobs["nodes"].tolist(), jobs["gpus"].tolist()) == ([2] * 2, [4] * 2)
+    assert jobs.labels["name"] == ("a|b",)
+    assert jobs.labels["user"] == ("ann",)
+    assert entry_count(report, f"columns as Open XDMoD prescribes them, {version}") == 0
+    assert report.dropped == 1
+
+
+def test_other_lines_with_bars_are_not_sacct(read: Read) -> None:
+    with pytest.raises(TraceError, match="no sacct header"):
+        read("7|7|ub|batch\n8|8|ub|batch\n", format="sacct")

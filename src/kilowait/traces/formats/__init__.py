@@ -20,6 +20,7 @@ from kilowait.traces.formats.oda import read_oda
 from kilowait.traces.formats.philly import read_philly
 from kilowait.traces.formats.pm100 import read_pm100
 from kilowait.traces.formats.sacct import read_sacct
+from kilowait.traces.formats.sacct_without_header import count_lines
 from kilowait.traces.formats.supercloud import read_supercloud
 from kilowait.traces.formats.workflows import read_opendc, read_wta
 from kilowait.traces.trace_input import TraceInput
@@ -84,7 +85,12 @@ _ALL = (
         write=writers.swf_bytes,
         suffix=".swf",
     ),
-    TraceFormat("sacct", "dump of Slurm's accounting, sacct -P", read_sacct),
+    TraceFormat(
+        "sacct",
+        "dump of Slurm's accounting, sacct -P",
+        read_sacct,
+        rows=(RowForm("lines of sacct in Open XDMoD's columns, without a header", 0.5, count_lines),),
+    ),
     TraceFormat(
         "events",
         "events of the Slurm simulator",

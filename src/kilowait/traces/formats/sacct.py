@@ -22,6 +22,7 @@ from kilowait.traces.formats.sacct_rules import (
     report_waiting_arrays,
     single_partitions,
 )
+from kilowait.traces.formats.sacct_without_header import field_list
 from kilowait.traces.formats.table_columns import STATUS_WORDS
 from kilowait.traces.trace_input import TraceInput
 
@@ -297,6 +298,8 @@ _KEYS = frozenset({"jobid", "jobidraw", "submit", "start", "end", "state"})
 """Columns that must match in an alignment; in the others a mismatch only increases its cost."""
 MAX_LINES = 500
 """Maximum physical lines per record."""
+_INSPECTED = 200
+"""Lines by which the columns of a dump without a header are chosen."""
 MAX_EXTRA = 64
 """Maximum delimiters inside the values of a record."""
 
@@ -331,12 +334,17 @@ def sacct_records(text: str, report: CleaningReport) -> tuple[list[str], list[li
     if top is None:  # It may be commented out.
         top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)
     if top is None:
-        raise TraceError(
-            "no sacct header in the first 50 lines; dump with: sacct -P --format=JobID,Submit,Start,End,..."
-        )
-    delimiter = sacct_delimiter(lines[top]) or "|"
-    header = lines[top]
-    names = [name.strip().strip('"').lower() for name in split_line(header, delimiter)]
+        fixed = field_list([lines[i] for i in written[:_INSPECTED]])
+        if fixed is None:
+            raise TraceError(
+                "no sacct header in the first 50 lines; dump with: sacct -P --format=JobID,Submit,Start,End,..."
+            )
+        report.add("note", f"no header: columns as Open XDMoD prescribes them, {fixed[0]}")
+        top, header, delimiter, names = -1, "", "|", list(fixed[1])
+    else:
+        delimiter = sacct_delimiter(lines[top]) or "|"
+        header = lines[top]
+        names = [name.strip().strip('"').lower() for name in split_line(header, delimiter)]
     records: list[list[str]] = []
     at: list[int] = []
     number_of = top + 1
