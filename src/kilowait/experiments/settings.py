@@ -128,7 +128,7 @@ Format = Annotated[
     Option(
         "FORMAT",
         "Format of the log: swf, sacct, events, csv, parquet, pm100, fdata, oda, wta, opendc; for GPU clusters openb, "
-        "pai, spot, philly, helios, supercloud, google2011, google2019. Detected from the content by default.",
+        "pai, spot, philly, helios, supercloud, kueue, google2011, google2019. Detected from the content by default.",
     ),
 ]
 UnpackLimit = Annotated[

@@ -192,6 +192,81 @@ id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity,gpu_count,parent
 1,1704067260000,60000,2,3000.0,20000,1,[0],False,1704074400000
 """
 
+
+def kueue_workload(
+    name: str,
+    *pod_sets: tuple[int, dict[str, str]],
+    conditions: dict[str, tuple[str, str, str]],
+    created: str = "2025-12-22T09:00:00Z",
+    cluster_queue: str = "",
+    status: dict[str, object] | None = None,
+    **spec: object,
+) -> dict[str, object]:
+    """A Workload object: pods and requests of one pod for each pod set; status, time and reason by condition."""
+    admission = {"clusterQueue": cluster_queue, "podSetAssignments": []}
+    sets = [
+        {
+            "name": f"set{index}",
+            "count": count,
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}},
+        }
+        for index, (count, requests) in enumerate(pod_sets)
+    ]
+    listed = [
+        {"type": kind, "status": holds, "lastTransitionTime": f"2025-12-22T{time}Z", "reason": reason, "message": ""}
+        for kind, (holds, time, reason) in conditions.items()
+    ]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "team-a", "creationTimestamp": created},
+        "spec": {"podSets": sets, "queueName": "user-queue", "priority": 100, **spec},
+        "status": {"conditions": listed, **({"admission": admission} if cluster_queue else {}), **(status or {})},
+    }
+
+
+def kubernetes_list(*items: dict[str, object]) -> str:
+    """What kubectl prints with -o json."""
+    return json.dumps({"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}, indent=4)
+
+
+_RAN = {"QuotaReserved": ("True", "09:01:00", "QuotaReserved"), "Admitted": ("True", "09:01:00", "Admitted")}
+KUEUE = kubernetes_list(
+    kueue_workload(
+        "train", (2, {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"}), cluster_queue="cq-a",
+        priorityClassName="high", maximumExecutionTimeSeconds=7200,
+        conditions=_RAN | {"Finished": ("True", "10:01:00", "Succeeded")},
+    ),
+    kueue_workload(
+        "prepare", (1, {"cpu": "500m", "memory": "200M"}), cluster_queue="cq-a",
+        conditions=_RAN | {"Finished": ("True", "09:02:00", "Failed")},
+    ),
+    kueue_workload("waiting", (1, {"cpu": "1"}), conditions={"QuotaReserved": ("False", "09:00:01", "Pending")}),
+    {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "cq-a"},
+        "spec": {
+            "cohort": "all",
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": [
+                {
+                    "coveredResources": ["cpu", "nvidia.com/gpu"],
+                    "flavors": [
+                        {
+                            "name": "a100",
+                            "resources": [
+                                {"name": "cpu", "nominalQuota": "96"},
+                                {"name": "nvidia.com/gpu", "nominalQuota": 16, "borrowingLimit": 8},
+                            ],
+                        }
+                    ],
+                }
+            ],
+        },
+    },
+)  # fmt: skip
+
 SAMPLES = {
     "openb": OPENB,
     "openb_bare": OPENB_BARE,
@@ -213,6 +288,7 @@ SAMPLES = {
     "oda": ODA,
     "wta": WTA,
     "opendc": OPENDC,
+    "kueue": KUEUE,
 }
 """One file of each format."""
 

@@ -16,6 +16,7 @@ from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats import alibaba, google, slurm_events, swf, table, writers
 from kilowait.traces.formats.fdata import read_fdata
 from kilowait.traces.formats.helios import read_helios
+from kilowait.traces.formats.kueue import read_kueue
 from kilowait.traces.formats.oda import read_oda
 from kilowait.traces.formats.philly import read_philly
 from kilowait.traces.formats.pm100 import read_pm100
@@ -188,6 +189,12 @@ _ALL = (
             "id submission_time cpu_count cpu_capacity mem_capacity",
             "id start_time stop_time cpu_count mem_capacity",
         ),
+    ),
+    TraceFormat(
+        "kueue",
+        "Kueue's workloads, kubectl get workloads -o json",
+        read_kueue,
+        json=JsonForm("{", ("apiVersion", "items"), "it is a list of Kubernetes objects"),
     ),
     TraceFormat(
         "google2011",
