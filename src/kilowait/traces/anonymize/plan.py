@@ -95,6 +95,7 @@ META_RULES: dict[str, Literal["keep", "drop"]] = {
     "workload": "drop",
     "cluster": "drop",
     "machine": "drop",
+    "cluster_queues": "drop",
     "model": "drop",
     "seed": "drop",
     "jobs_per_hour": "drop",

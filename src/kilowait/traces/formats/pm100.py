@@ -10,7 +10,7 @@ import numpy as np
 from kilowait.traces.cell_parser import coded
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.formats.csv_rows import CsvRows
+from kilowait.traces.formats.csv_rows import HUGE, CsvRows
 from kilowait.traces.formats.sacct_rules import begin_waits_at_eligible
 from kilowait.traces.formats.table_rows import Lists, lists, table_rows
 from kilowait.traces.trace_input import TraceInput
@@ -79,7 +79,8 @@ def _power(draft: RawColumns, samples: Lists, name: str, report: CleaningReport)
     report.add_rows("note", f"power_w is the mean of {name}, energy_j is power_w x run_time", known, draft.line)
     report.add_rows("note", f"no known value in {name}: power and energy unknown", ~known, draft.line)
     values = samples.values.astype(np.float64)
-    broken = int((~(values >= 0)).sum())
+    with np.errstate(invalid="ignore"):
+        broken = int((~((values >= 0) & (values < HUGE))).sum())
     if broken:
         report.add("note", f"samples in {name} that are negative or no number: left out of the mean", broken)
     with np.errstate(invalid="ignore"):

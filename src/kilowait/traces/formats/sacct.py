@@ -207,7 +207,8 @@ def _memory(dump: _Dump, draft: RawColumns) -> Floats:
     per_node = np.array([text.endswith("n") for text in texts], np.bool_)
     per_cpu = np.array([text.endswith("c") for text in texts], np.bool_)
     factor = np.where(per_node, draft.numbers["nodes"], np.where(per_cpu, draft.numbers["cores"], 1.0))
-    return _either(amount * factor, dump.tres("mem", "alloctres", "reqtres"))
+    with np.errstate(over="ignore"):  # Such an amount is invalid in any case.
+        return _either(amount * factor, dump.tres("mem", "alloctres", "reqtres"))
 
 
 def _approximate(dump: _Dump, draft: RawColumns, requested_cpus: Floats, report: CleaningReport) -> None:

@@ -32,15 +32,23 @@ class Lists(NamedTuple):
         return np.diff(self.begin)
 
     def means(self) -> Floats:
-        """Mean of the known, not negative values of each row; NaN if there are none."""
+        """Mean of the known values of each row from 0 to `HUGE`; NaN if there are none.
+
+        >>> Lists(np.array([0, 2, 2, 5]), np.array([1.0, 3.0, np.nan, -1.0, 7.0])).means().tolist()
+        [2.0, nan, 7.0]
+        """
         values = self.values.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            known = values >= 0
-        sums, counts = (
-            np.concatenate(([0.0], np.cumsum(each))) for each in (np.where(known, values, 0.0), known.astype(float))
-        )
-        total, count = np.diff(sums[self.begin]), np.diff(counts[self.begin])
+            known = (values >= 0) & (values < HUGE)
+        total, count = self._sums(np.where(known, values, 0.0)), self._sums(known.astype(np.float64))
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def _sums(self, values: Floats) -> Floats:
+        """Sum of each row; each row separately, so that a large value does not affect other rows."""
+        sums, filled = np.zeros(len(self.begin) - 1), self.lengths > 0
+        if filled.any():
+            sums[filled] = np.add.reduceat(values, self.begin[:-1][filled])
+        return sums
 
 
 class ParquetRows(CsvRows):
