@@ -37,8 +37,7 @@ def complete_job_composite(
         draft.words["node_list"] = coded([text.replace(":", ",") for text in written["location"]])
     used = next((numbers(written[name]) for name in ("nodesused", "usednodes") if name in written), None)
     if used is not None and "nodes" not in mapped:
-        with np.errstate(invalid="ignore"):
-            instead = ~(used > 0) & (draft.get("nodes") > 0)
+        instead = ~(used > 0) & (draft.get("nodes") > 0)
         for rows in draft.never_ran.values():
             instead &= ~rows
         report.add_rows("corrected", "NODES_USED is 0: NODES_REQUESTED used", instead, draft.line)
@@ -56,8 +55,7 @@ def _job_numbers(
     if "job_id" not in mapped:
         ids = draft.get("job_id").copy()
         named = np.array([number(match.group(1)) if match else np.nan for match in found], np.float64)
-        with np.errstate(invalid="ignore"):
-            instead = ~(ids > 0) & (named > 0)
+        instead = ~(ids > 0) & (named > 0)
         reason = "COBALT_JOBID is not a job number: the number in JOB_NAME used"
         report.add_rows("corrected", reason, instead, draft.line)
         draft.numbers["job_id"] = np.where(instead, named, ids)
@@ -76,8 +74,7 @@ def _eligible_wait(draft: RawColumns, written: Mapping[str, list[str]], report: 
         report.add("note", reason, len(eligible), int(draft.line[0]))
         return
     started = ~np.isnan(queued)
-    with np.errstate(invalid="ignore"):
-        usable = started & (eligible >= 0) & (eligible <= queued + 1)  # Both are rounded to seconds.
+    usable = started & (eligible >= 0) & (eligible <= queued + 1)  # Both are rounded to seconds.
     report.add_rows(
         "corrected",
         "ELIGIBLE_WAIT_SECONDS is negative, unknown or longer than the time since QUEUED_TIMESTAMP: that time used",

@@ -28,9 +28,8 @@ def read_fdata(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
     submit, start, end = (rows.moments(name) for name in ("adt", "sdt", "edt"))
     runtime, nodes = rows.numbers("duration"), rows.numbers("nnuma")
     draft = RawColumns(rows.line, {"job_id": _job_numbers(rows.texts("jid")), "submit_s": submit})
-    with np.errstate(invalid="ignore"):
-        requested = ~(nodes > 0) & (rows.numbers("nnumr") > 0)
-        unknown = np.isnan(runtime) & ~np.isnan(end - start)
+    requested = ~(nodes > 0) & (rows.numbers("nnumr") > 0)
+    unknown = np.isnan(runtime) & ~np.isnan(end - start)
     draft.never_ran["it has no start"] = np.isnan(start) & ~(runtime > 0)
     instead = requested & ~draft.never_ran["it has no start"]
     report.add_rows("corrected", "nnuma is 0 or unknown: nnumr used", instead, rows.line)
@@ -74,8 +73,7 @@ def _job_numbers(names: list[str]) -> Floats:
 def _energy(draft: RawColumns, econ: Floats, power: Floats, report: CleaningReport) -> None:
     """Energy and mean power, in the units in which they agree: the published list of columns gives no units."""
     runtime, nodes = draft.numbers["runtime_s"], draft.numbers["nodes"]
-    with np.errstate(invalid="ignore"):
-        known = (econ > 0) & (power > 0) & (runtime > 0) & (nodes >= 1)
+    known = (econ > 0) & (power > 0) & (runtime > 0) & (nodes >= 1)
     decisive = known & (nodes > 1) if (known & (nodes > 1)).any() else known
     if not decisive.any():
         report.add("note", "econ and avgpcon have no positive values: energy and power unknown")

@@ -79,10 +79,8 @@ def _power(draft: RawColumns, samples: Lists, name: str, report: CleaningReport)
     report.add_rows("note", f"power_w is the mean of {name}, energy_j is power_w x run_time", known, draft.line)
     report.add_rows("note", f"no known value in {name}: power and energy unknown", ~known, draft.line)
     values = samples.values.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        broken = int((~((values >= 0) & (values < HUGE))).sum())
+    broken = int((~((values >= 0) & (values < HUGE))).sum())
     if broken:
         report.add("note", f"samples in {name} that are negative or no number: left out of the mean", broken)
-    with np.errstate(invalid="ignore"):
-        few = known & (samples.lengths * SAMPLE_S < 0.5 * runtime)
+    few = known & (samples.lengths * SAMPLE_S < 0.5 * runtime)
     report.add_rows("note", f"{name} covers less than half of the run time", few, draft.line)

@@ -24,9 +24,8 @@ _LONGEST = ("runtime_s", "estimate_s")
 def begin_waits_at_eligible(draft: RawColumns, eligible: Floats, start: Floats, report: CleaningReport) -> None:
     """Use Eligible as submission where it lies between Submit and Start: holds and dependencies are no waiting."""
     submit = draft.numbers["submit_s"]
-    with np.errstate(invalid="ignore"):
-        broken = (eligible < submit) | (eligible > start)
-        later = (eligible > submit) & ~broken
+    broken = (eligible < submit) | (eligible > start)
+    later = (eligible > submit) & ~broken
     report.add_rows(
         "corrected", "Eligible is before Submit or after Start: Submit used", broken & ~np.isnan(submit), draft.line
     )

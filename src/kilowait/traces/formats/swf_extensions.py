@@ -70,8 +70,7 @@ def use_placements(
 ) -> None:
     """Use the nodes of field 21 instead of processors allocated (field 5), which count nodes or cores."""
     known = found.nodes >= 1
-    with np.errstate(invalid="ignore"):
-        differs = known & (allocated > 0) & (allocated != found.nodes)
+    differs = known & (allocated > 0) & (allocated != found.nodes)
     reason = "nodes by field 21 differ from processors allocated (field 5), which may be cores: field 21 used"
     report.add_rows("note", reason, differs, draft.line)
     reason = "no nodes x cores in field 21: processors of field 5 or 8 used"

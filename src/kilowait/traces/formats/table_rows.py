@@ -38,8 +38,7 @@ class Lists(NamedTuple):
         [2.0, nan, 7.0]
         """
         values = self.values.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            known = (values >= 0) & (values < HUGE)
+        known = (values >= 0) & (values < HUGE)
         total, count = self._sums(np.where(known, values, 0.0)), self._sums(known.astype(np.float64))
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
@@ -69,8 +68,7 @@ class ParquetRows(CsvRows):
         if pt.is_boolean(column.type):
             column = column.cast(pa.int8())
         values: Floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):
-            return np.where(np.abs(values) < HUGE, values, np.nan)
+        return np.where(np.abs(values) < HUGE, values, np.nan)
 
     def moments(self, name: str) -> Floats:
         """Unix seconds of timestamps, or of dates written as texts; UTC if they have no zone."""

@@ -102,8 +102,7 @@ def _slack(draft: RawColumns, rows: CsvRows, submit: Floats, runtime: Floats, re
     elif "nature" in rows:
         deferrable &= np.array([text.lower() == "deferrable" for text in rows.texts("nature")], np.bool_)
     slack = (deadline - submit - runtime) * _MS
-    with np.errstate(invalid="ignore"):
-        late = deferrable & (slack < 0)
+    late = deferrable & (slack < 0)
     report.add_rows("corrected", "deadline before submission + duration: no slack", late, draft.line)
     draft.numbers["slack_s"] = np.where(deferrable, np.maximum(slack, 0.0), np.nan)
 
@@ -126,9 +125,8 @@ def _last_parents(draft: RawColumns, parents: Lists, report: CleaningReport) -> 
         if end[parent] > latest[task]:
             latest[task], after[task] = end[parent], ids[parent]
     draft.numbers["after_id"] = after
-    with np.errstate(invalid="ignore"):
-        pause = draft.numbers["submit_s"] - latest
-        draft.numbers["think_s"] = np.where(np.isnan(after), np.nan, np.maximum(pause, 0.0))
+    pause = draft.numbers["submit_s"] - latest
+    draft.numbers["think_s"] = np.where(np.isnan(after), np.nan, np.maximum(pause, 0.0))
     several = _counts(child[known], len(ids)) > 1
     reason = "several parents: the dependency on the one that ended last is kept, the others left out"
     report.add_rows("note", reason, several, draft.line)
