@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.fuzz_archives import archive_samples
 from benchmarks.fuzz_gpu import gpu_samples, gpu_tables
 from benchmarks.fuzz_tables import check_same, check_written, compressed, random_table, variant
 from kilowait.errors import KilowaitError
@@ -277,6 +278,9 @@ SAMPLES = {
     "nrel": (r"^(\d+);", 1, ""),
     "events": (r"jobid_(\d+)", 0, ""),
     "sacct": (r"^[^|.]*\|(\d+)\|", 1, "/home/u"),
+    "fdata": (r"^jid_(\d+),", 1, ""),
+    "oda": (r"^(\d+),", 1, ""),
+    "opendc": (r"^(\d+),", 1, ""),
     "openb": (r"^openb-pod-(\d+),", 1, ""),
     "helios": (r"^(\d+),", 1, ""),
 }
@@ -321,7 +325,7 @@ def check_variant(path: Path, data: bytes, changed: bytes) -> None:
 def fuzz(cases: int, seed: int, *, real: bool = True, report: bool = False) -> Counter[str]:
     """Try this many cases; raises AssertionError at the first violated requirement."""
     rng = np.random.default_rng(seed)
-    samples_by_name = samples() | gpu_samples() | (real_heads() if real else {})
+    samples_by_name = samples() | gpu_samples() | archive_samples() | (real_heads() if real else {})
     names = sorted(samples_by_name)
     counts: Counter[str] = Counter()
     start_time = time.perf_counter()

@@ -17,6 +17,8 @@ _USED = (
     "exit state",
 )
 _UNITS = {"Wh": 3600.0, "J": 1.0}
+_LEAST_W = 1.0
+"""Jobs with less power say nothing about the units."""
 _TOLERANCE = 1.5
 """Energy and power x time agree within this factor."""
 
@@ -73,7 +75,7 @@ def _job_numbers(names: list[str]) -> Floats:
 def _energy(draft: RawColumns, econ: Floats, power: Floats, report: CleaningReport) -> None:
     """Energy and mean power, in the units in which they agree: the published list of columns gives no units."""
     runtime, nodes = draft.numbers["runtime_s"], draft.numbers["nodes"]
-    known = (econ > 0) & (power > 0) & (runtime > 0) & (nodes >= 1)
+    known = (econ > 0) & (power >= _LEAST_W) & (runtime >= 1) & (nodes >= 1)
     decisive = known & (nodes > 1) if (known & (nodes > 1)).any() else known
     if not decisive.any():
         report.add("note", "econ and avgpcon have no positive values: energy and power unknown")

@@ -291,7 +291,8 @@ def _quotas(item: Json) -> dict[str, Any]:
             for resource in _list(flavor, "resources"):
                 names = ("nominalQuota", "borrowingLimit", "lendingLimit")
                 limits = {name: quantity(resource[name]) for name in names if name in resource}
-                by_resource[str(resource.get("name"))] = limits
+                known = {name: limit for name, limit in limits.items() if not np.isnan(limit)}
+                by_resource[str(resource.get("name"))] = known
     return {
         "cohort": str(_get(item, "spec", "cohort") or _get(item, "spec", "cohortName") or ""),
         "strategy": str(_get(item, "spec", "queueingStrategy") or ""),

@@ -352,7 +352,7 @@ def sacct_records(text: str, report: CleaningReport) -> tuple[list[str], list[li
     while number_of < len(lines):
         line = lines[number_of]
         number_of += 1
-        if not line.strip() or line == header:
+        if not line.strip() or line == header or (top < 0 and line[0] == "#"):
             continue
         report.rows_read += 1
         first, n_lines = number_of, 1
