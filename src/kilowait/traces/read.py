@@ -195,6 +195,9 @@ def _texts(files: list[Path], report: CleaningReport, unpack_limit: int | None) 
                 f"the files up to {file} have {size:,} bytes, more than the limit of {size_text(limit)} ({limit:,} "
                 f"bytes); if they are right, raise the limit with unpack_limit={2 * size}"
             )
+        if data.startswith(b"PAR1"):
+            parts.append(TraceFile(file.name, "", data))
+            continue
         data = as_utf8(data, report)
         refuse_binary(data)
         parts.append(TraceFile(file.name, as_text(data, report)))
@@ -205,6 +208,8 @@ def _detected_head(file: Path) -> Detected:
     """The format of a file, detected from its head because files can be large; "" if unknown."""
     size = _HEAD_BYTES
     try:
+        if _head(file, 4) == b"PAR1":
+            return detect_format(file_bytes(file))  # The schema is at the end.
         while True:
             head = as_utf8(_head(file, size), CleaningReport())
             if len(file_head(head).rows) > 1 or len(head) < size:

@@ -26,6 +26,8 @@ class TraceFile:
 
     name: str
     text: str
+    data: bytes = b""
+    """The bytes of a Parquet file, which has no text."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class TraceInput:
     def take_text(self, report: CleaningReport, what: str) -> str:
         """The text of a trace that must consist of one file; the bytes are removed."""
         files = self.take_files(report)
-        if len(files) != 1:
+        if len(files) != 1 or files[0].data:
             named = ", ".join(file.name for file in files[:5])
             raise TraceError(f"{what} is one file, and there are {len(files)} ({named}); name one of them")
         return files[0].text

@@ -274,3 +274,39 @@ def test_formats_of_parquet_tables_are_detected_and_can_be_forced(tmp_path: Path
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
     with pytest.raises(TraceError, match="damaged or cut short"):
         read_trace(tmp_path / "cut")
+
+
+def test_parts_of_a_table_in_a_folder(tmp_path: Path) -> None:
+    table = pc.read_csv(io.BytesIO(sample_files.WTA.encode())).drop_columns(["parents"])
+    (tmp_path / "tasks" / "schema-1.0").mkdir(parents=True)
+    for part in range(2):
+        pq.write_table(table[2 * part : 2 * part + 2], tmp_path / "tasks" / "schema-1.0" / f"part.{part}.parquet")
+    (tmp_path / "tasks" / "_SUCCESS").write_text("")
+    jobs, report = read_trace_with_report(tmp_path / "tasks")
+    assert jobs.meta["format"] == "wta"
+    assert jobs["job_id"].tolist() == [1, 2, 3, 4]
+    assert entry_count(report, "2 files; lines are counted over all of them") == 0
+    assert "part.0.parquet" in report.format_reason
+
+
+def test_the_table_of_tasks_in_a_folder_of_opendc(tmp_path: Path) -> None:
+    pq.write_table(pc.read_csv(io.BytesIO(sample_files.OPENDC.encode())), tmp_path / "tasks.parquet")
+    pq.write_table(pa.table({"id": [0], "duration": [1], "cpu_usage": [2.0]}), tmp_path / "fragments.parquet")
+    jobs, report = read_trace_with_report(tmp_path)
+    assert len(jobs) == 2
+    assert entry_count(report, "1 other files in the folder left out") == 0
+
+
+def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
+    pq.write_table(fdata(), tmp_path / "a.parquet")
+    pq.write_table(fdata(duration=[[1.0], [2.0]]), tmp_path / "b.parquet")
+    with pytest.raises(TraceError, match="the 2 files are not parts of one table: .* name one file"):
+        read_trace(tmp_path)
+
+
+def test_the_limit_holds_for_all_parts_together(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pq.write_table(fdata(jnam=["x" * 40_000, "y" * 40_000]), tmp_path / f"{name}.parquet")
+    assert len(read_trace(tmp_path / "a.parquet", unpack_limit=150_000)) == 2
+    with pytest.raises(TraceError, match="more than the limit"):
+        read_trace(tmp_path, unpack_limit=150_000)

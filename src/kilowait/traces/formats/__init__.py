@@ -164,7 +164,11 @@ _ALL = (
         ),
     ),
     TraceFormat(
-        "fdata", "F-DATA, jobs of Fugaku 2021 to 2024", read_fdata, tables=("jid adt sdt edt elpl nnuma duration",)
+        "fdata",
+        "F-DATA, jobs of Fugaku 2021 to 2024",
+        read_fdata,
+        in_folders=True,
+        tables=("jid adt sdt edt elpl nnuma duration",),
     ),
     TraceFormat(
         "oda",
@@ -179,12 +183,14 @@ _ALL = (
         "wta",
         "Workflow Trace Archive, tables of tasks",
         read_wta,
+        in_folders=True,
         tables=("id ts_submit runtime resource_amount_requested workflow_id",),
     ),
     TraceFormat(
         "opendc",
         "OpenDC, tables of tasks",
         read_opendc,
+        in_folders=True,
         tables=(
             "id submission_time cpu_count cpu_capacity mem_capacity",
             "id start_time stop_time cpu_count mem_capacity",

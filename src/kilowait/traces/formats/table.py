@@ -30,7 +30,7 @@ from kilowait.traces.formats.table_columns import (
     normalized_name,
     raw_columns_of,
 )
-from kilowait.traces.formats.table_rows import arrow_table, parquet_schema
+from kilowait.traces.formats.table_rows import arrow_table, parquet_schema, unpack_limit
 from kilowait.traces.trace_input import TraceInput
 
 
@@ -166,7 +166,7 @@ def own_parquet(source: TraceInput, report: CleaningReport) -> JobTable | None:
     schema = parquet_schema(source.data)
     if schema is not None and b"kilowait" not in (schema.metadata or {}):
         return None
-    table = arrow_table(source)  # Raises an error if the schema is damaged.
+    table = arrow_table(source.data, unpack_limit(source))  # Raises an error if the schema is damaged.
     try:
         jobs = JobTable.from_arrow(table)
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
@@ -180,7 +180,7 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
     import pyarrow as pa
     import pyarrow.types as pt
 
-    table = arrow_table(source)
+    table = arrow_table(source.data, unpack_limit(source))
     cells: dict[str, list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type

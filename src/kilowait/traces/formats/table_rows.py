@@ -102,20 +102,21 @@ class ParquetRows(CsvRows):
 
 
 def table_rows(source: TraceInput, report: CleaningReport, what: str, used: Sequence[str]) -> CsvRows:
-    """The rows of a table in Parquet or in CSV with a header; names the columns that are not `used`.
+    """The rows of a table in Parquet, of one or several files, or in CSV with a header; names the columns not `used`.
 
     The bytes of `source` are removed. Of a Parquet file only the used columns are decompressed.
     """
-    if source.data.startswith(b"PAR1"):
-        table, names = arrow_table(source, used), parquet_names(source.data)
-        report.rows_read = table.num_rows
-        if not table.num_rows:
-            raise TraceError("this Parquet file has no rows")
+    parts = [file.data for file in source.files] or [source.data]
+    if all(data.startswith(b"PAR1") for data in parts):
+        limit = unpack_limit(source)
+        tables: list[Any] = []
+        for data in parts:
+            tables.append(arrow_table(data, limit, used))
+            limit = max(limit - tables[-1].nbytes, 1)
+        names = list(dict.fromkeys(name for data in parts for name in parquet_names(data)))
+        source.files = ()
         source.take_bytes()
-        columns: dict[str, Any] = {}
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            columns.setdefault(name, column)
-        rows: CsvRows = ParquetRows(np.arange(1, table.num_rows + 1), columns)
+        rows: CsvRows = _parquet_rows(tables, report)
     else:
         rows = read_rows(source.take_text(report, what), report)
         names = list(rows.columns)
@@ -123,6 +124,25 @@ def table_rows(source: TraceInput, report: CleaningReport, what: str, used: Sequ
     if left_out:
         report.add("note", f"columns left out: {', '.join(left_out)}")
     return rows
+
+
+def _parquet_rows(tables: Sequence[Any], report: CleaningReport) -> ParquetRows:
+    """The rows of all files, numbered from 1."""
+    import pyarrow as pa
+
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
+    except pa.ArrowException as problem:
+        raise TraceError(f"the {len(tables)} files are not parts of one table: {problem}; name one file") from None
+    report.rows_read = table.num_rows
+    if not table.num_rows:
+        raise TraceError("this Parquet file has no rows")
+    if len(tables) > 1:
+        report.add("note", f"{len(tables)} files; lines are counted over all of them")
+    columns: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        columns.setdefault(name, column)
+    return ParquetRows(np.arange(1, table.num_rows + 1), columns)
 
 
 def lists(rows: CsvRows, name: str) -> Lists:
@@ -172,13 +192,16 @@ def parquet_names(data: bytes) -> list[str]:
     return [] if schema is None else list(schema.names)
 
 
-def arrow_table(source: TraceInput, columns: Sequence[str] | None = None) -> Any:
+def unpack_limit(source: TraceInput) -> int:
+    """The largest size of the decompressed file, bytes."""
+    return default_limit() if source.unpack_limit is None else source.unpack_limit
+
+
+def arrow_table(data: bytes, limit: int, columns: Sequence[str] | None = None) -> Any:
     """The table in a Parquet file, or these columns of it, if its own figures say that it fits into the limit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    data = source.data
-    limit = default_limit() if source.unpack_limit is None else source.unpack_limit
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         meta = file.metadata
