@@ -49,8 +49,9 @@ class Planner:
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
-        bare = len(groups) - empty
-        self.free = [list(c) if g < bare else [0] * len(c) for g, c in enumerate(self.capacity)]
+        self.bare = len(groups) - empty
+        self.ended: set[int] = set()  # groups of reservations that have ended
+        self.free = [list(c) if g < self.bare else [0] * len(c) for g, c in enumerate(self.capacity)]
         self.budget: int | None = None  # what is free of it; a pool of all groups together
         self.sleeping: dict[int, SleepingNodes] = {}
         self.nodes_of: dict[State, list[Node]] = {}  # of the jobs that run where nodes can sleep
