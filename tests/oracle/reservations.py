@@ -269,7 +269,8 @@ class Planner:
     def conservative_pass(self, order: list[State], renewed: bool) -> None:
         """Conservative: reservations stay, and are looked at again when something was freed."""
         announced = any(self.last_pass < change.announced <= self.now for change in self.changes)
-        plan_invalid = renewed or self.changed or announced
+        missed = not self.running and any(time < self.now for _, time, _ in self.reserved.values())
+        plan_invalid = renewed or self.changed or announced or missed
         freed = self.freed or plan_invalid
         self.freed = self.changed = False
         self.last_pass = self.now
