@@ -86,7 +86,6 @@ def test_external_scheduler_that_starts_no_job() -> None:
 
 BUDGET = PowerControls(watts=np.full((1, 2, 1), 100), budget=((-math.inf, 300), (0.5, 50)))
 DEPENDENT = {"after_id": [-1, 7]}
-QUEUE = {"queue": [0, -1], "labels": {"queue": ("course",)}, "runtime_s": [60, 5]}
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
@@ -100,15 +99,9 @@ QUEUE = {"queue": [0, -1], "labels": {"queue": ("course",)}, "runtime_s": [60, 5
             None,
             r"1 job\(s\) never start under policy 'fcfs', and 1 that depend on them are never submitted; the first is",
         ),
-        (
-            Cluster(FOUR.groups, reservations=(Reservation("course", "nodes", 2, 10, 20),)),
-            QUEUE,
-            None,
-            r"1 job\(s\) never start .* job 7, which needs 2 node\(s\) for 60 s\. .* free: nodes 4, course 0\.",
-        ),
         (FOUR, {"submit_s": [1, 2]}, BUDGET, r"2 job\(s\) never start .* the power budget"),
     ],
-    ids=["outage", "dependent", "reservation", "power budget"],
+    ids=["outage", "dependent", "power budget"],
 )
 def test_jobs_that_can_never_start_are_reported(
     backfill: str,
@@ -129,3 +122,44 @@ def test_no_warning_without_unstarted_jobs(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.WARNING, "kilowait"):
         kw.simulate(table(cancel_s=[math.inf, 30.0], nodes=[4, 4]), FOUR)
     assert not [record for record in caplog.records if "never start" in record.getMessage()]
+
+
+COURSE = Cluster(FOUR.groups, reservations=(Reservation("course", "nodes", 2, 10, 20),))
+
+
+@pytest.mark.parametrize("schedule_per", ["instant", "event"])
+@pytest.mark.parametrize("controls", [None, PowerControls()])
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_jobs_of_a_reservation_that_has_ended_are_rejected(
+    backfill: str, controls: PowerControls | None, schedule_per: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Job 7 runs; job 8 waits at the end, 9 arrives at the end, 10 later; 11 depends on 8, 12 is of another queue."""
+    jobs = kw.JobTable(
+        job_id=[7, 8, 9, 10, 11, 12],
+        submit_s=[0, 1, 20, 30, 0, 40],
+        runtime_s=[9, 5, 5, 5, 5, 5],
+        nodes=[2] * 6,
+        after_id=[-1, -1, -1, -1, 8, -1],
+        think_s=[0, 0, 0, 0, 3, 0],
+        queue=[0, 0, 0, 0, 1, 1],
+        labels={"queue": ("course", "other")},
+    )
+    with caplog.at_level(logging.WARNING, "kilowait"):
+        log = kw.simulate(jobs, COURSE, "fcfs", backfill, power_controls=controls, schedule_per=schedule_per)
+    assert log.jobs()["start_s"].tolist() == pytest.approx([10, math.nan, math.nan, math.nan, 23, 40], nan_ok=True)
+    assert log.job_outcome.tolist() == [Outcome.COMPLETED, *[Outcome.REJECTED] * 3, *[Outcome.COMPLETED] * 2]
+    assert log.eligible_s.tolist() == [0, 1, 20, 30, 23, 40]
+    metrics = kw.metrics(log)
+    assert (metrics["rejected"], metrics["unstarted"], metrics["started"]) == (3, 0, 3)
+    [message] = [record.getMessage() for record in caplog.records if "never start" in record.getMessage()]
+    assert message == (
+        "3 job(s) never start under policy 'fcfs': the reservation of their queue ended before; the first is job 8, "
+        "which needs 2 node(s) for 5 s, and reservation 'course' ended at 20 s. The log lists them as rejected. Extend "
+        "the reservation, or rename it if the jobs of the queue may use other nodes too"
+    )
+
+
+def test_held_job_of_a_reservation_that_has_ended_is_rejected() -> None:
+    jobs = table(1, queue=[0], labels={"queue": ("course",)}, hold_until_s=[30.0])
+    log = kw.simulate(jobs, COURSE)
+    assert log.job_outcome.tolist() == [Outcome.REJECTED]

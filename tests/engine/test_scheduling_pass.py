@@ -106,6 +106,24 @@ def test_conservative_handles_a_reservation_in_the_past() -> None:
     assert starts(simulate(jobs, EIGHT, backfill="conservative")) == [0, 60]
 
 
+def test_conservative_drops_reservations_that_have_passed_on_an_idle_cluster() -> None:
+    """Four nodes, shortest first. Job 1 runs for 20, not 8; job 2 is reserved for 8 to 14, job 3 for 14 to 22.
+
+    At 20 either of them would block the other if its reservation were kept.
+    """
+    jobs = table((0, 3, 20, 8), (1, 2, 6, 6), (2, 4, 2, 8))
+    assert starts(simulate(jobs, Cluster.from_nodes(4), "sjf", "conservative")) == [0, 20, 26]
+
+
+@pytest.mark.parametrize("seed", [42, 57, 104, 168, 283, 426, 1316])
+def test_conservative_starts_every_job_where_capacity_does_not_change(seed: int) -> None:
+    """In each of these cases reservations that had passed once blocked one another on an idle cluster."""
+    case = replace(random_case(seed), depth=None, outages=(), reservations=())
+    run = run_engine(case)
+    assert not [result for result in run.results if result.outcome == "unstarted"]
+    assert difference(case, run_reference(case), run) is None
+
+
 def test_conservative_keeps_a_reservation_that_another_job_could_use() -> None:
     """Four nodes: two until 10, two until 20 (really 5). Job 3 (four) is reserved for 20, job 4 (two) for 10.
 

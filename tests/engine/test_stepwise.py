@@ -50,6 +50,12 @@ def test_stepwise_run_gives_the_log_of_the_whole_run(policy: str, depth: int | N
     assert started > 5 * CASES
 
 
+@pytest.mark.parametrize("seed", [42, 57, 426])
+def test_stepwise_run_drops_reservations_that_have_passed(seed: int) -> None:
+    case = replace(random_case(seed), policy="sjf", depth=None, outages=(), reservations=(), backfill_order=None)
+    assert as_bytes(StepwiseScheduler(case, resolve("sjf")).run()) == as_bytes(whole(case))
+
+
 @pytest.mark.parametrize("policy", ["sjf", "wfp3"])
 def test_python_policy_gives_the_log_of_the_compiled_one(policy: str) -> None:
     compiled = resolve(policy)

@@ -135,7 +135,10 @@ class _ReferenceSimulator(Planner):
             self.cancel(self.states[number // 2])
         elif self.states[number // 2] in self.held:  # the end of its hold
             self.held.remove(self.states[number // 2])
-            self.waiting.append(self.states[number // 2])
+            if self.is_usable(self.states[number // 2]):
+                self.waiting.append(self.states[number // 2])
+            else:
+                self.reject(self.states[number // 2])
 
     def change(self, change: Change) -> None:
         self.changed = True
@@ -146,6 +149,12 @@ class _ReferenceSimulator(Planner):
         debt = max(0, -self.free[change.group][0])
         for pool, one in enumerate(self.per_node[change.group]):
             self.free[change.group][pool] += change.nodes * one
+        if change.group >= self.bare and change.nodes < 0:
+            self.ended.add(change.group)
+            for state in [state for state in self.waiting if not self.is_usable(state)]:
+                self.waiting.remove(state)
+                self.reserved.pop(state, None)
+                self.reject(state)
         if change.group in self.sleeping and change.nodes < 0:
             self.sleeping[change.group].remove(-change.nodes, self.now)
         elif change.group in self.sleeping:
@@ -175,9 +184,8 @@ class _ReferenceSimulator(Planner):
     def arrive(self, state: State) -> None:
         state.eligible = self.now
         self.predict(state)
-        if not state.need:
-            state.outcome = "rejected"
-            self.leave(state)
+        if not self.is_usable(state):
+            self.reject(state)
             return
         state.scores = [rule(state.job, self.now, self.now) for rule, _ in self.rules]
         if state.job.cancel is not None:
@@ -187,6 +195,14 @@ class _ReferenceSimulator(Planner):
             heapq.heappush(self.events, (state.job.hold, TIMER, 2 * state.number + 1))
         else:
             self.waiting.append(state)
+
+    def is_usable(self, state: State) -> bool:
+        """Whether some group of the job is usable: not of a reservation of the cluster that has ended."""
+        return any(g not in self.ended for g in state.need)
+
+    def reject(self, state: State) -> None:
+        state.outcome = "rejected"
+        self.leave(state)
 
     def cancel(self, state: State) -> None:
         if state in self.waiting:

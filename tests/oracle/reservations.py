@@ -49,8 +49,9 @@ class Planner:
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
-        bare = len(groups) - empty
-        self.free = [list(c) if g < bare else [0] * len(c) for g, c in enumerate(self.capacity)]
+        self.bare = len(groups) - empty
+        self.ended: set[int] = set()  # groups of reservations that have ended
+        self.free = [list(c) if g < self.bare else [0] * len(c) for g, c in enumerate(self.capacity)]
         self.budget: int | None = None  # what is free of it; a pool of all groups together
         self.sleeping: dict[int, SleepingNodes] = {}
         self.nodes_of: dict[State, list[Node]] = {}  # of the jobs that run where nodes can sleep
@@ -268,7 +269,8 @@ class Planner:
     def conservative_pass(self, order: list[State], renewed: bool) -> None:
         """Conservative: reservations stay, and are looked at again when something was freed."""
         announced = any(self.last_pass < change.announced <= self.now for change in self.changes)
-        plan_invalid = renewed or self.changed or announced
+        missed = not self.running and any(time < self.now for _, time, _ in self.reserved.values())
+        plan_invalid = renewed or self.changed or announced or missed
         freed = self.freed or plan_invalid
         self.freed = self.changed = False
         self.last_pass = self.now

@@ -135,6 +135,7 @@ def _groups_and_pools(machine: ResourcePools, pool_need: Ints) -> tuple[Any, Any
     groups = records(GROUP, len(machine.names))
     groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
     groups["shadow_s"] = np.inf
+    groups["reservation_end_s"] = machine.reservation_end_s
     pools = records(POOL, len(machine.pool_kind))
     pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
     return groups, pools

@@ -33,6 +33,8 @@ class ResourcePools:
     """CAPACITY_CHANGE rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_nodes: Ints
+    reservation_end_s: npt.NDArray[np.float64]
+    """Of each group: end of the reservation that it belongs to; infinite: none."""
     like: Ints
     """Cluster group of each group's nodes: itself, or the group of a reservation."""
 
@@ -112,5 +114,6 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
         changes=changes,
         capacity_s=np.array(capacity_s),
         capacity_nodes=np.array(capacity_nodes, np.int64),
+        reservation_end_s=np.array([*[math.inf] * len(names), *(each.end_s for each in cluster.reservations)]),
         like=np.array([*range(len(names)), *(names.index(reserved.group) for reserved in cluster.reservations)]),
     )

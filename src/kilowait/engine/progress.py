@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kilowait.engine.kernels.state import COMING, QUEUED, TIMER
+from kilowait.engine.kernels.state import COMING, QUEUED, REJECTED, TIMER
 from kilowait.errors import NoProgressError
 
 if TYPE_CHECKING:
@@ -83,6 +83,25 @@ def warn_of_unstarted_jobs(simulator: Simulator) -> None:
         f", and {dependents:,} that depend on them are never submitted" if dependents else "",
         _request(simulator, int(waiting[0])),
         free,
+    )
+
+
+def warn_of_ended_reservations(simulator: Simulator) -> None:
+    """At the end of a run, log a warning if jobs were rejected because the reservation of their queue had ended."""
+    state = simulator.state
+    rejected = np.flatnonzero((state.job_state["status"] == REJECTED) & (state.job_state["allowed"] != 0))
+    if not len(rejected):
+        return
+    group = int(state.job_state["allowed"][rejected[0]]).bit_length() - 1
+    logging.getLogger("kilowait").warning(
+        "%s job(s) never start under policy %r: the reservation of their queue ended before; the first is job %s, "
+        "and reservation %r ended at %g s. The log lists them as rejected. Extend the reservation, or rename it if "
+        "the jobs of the queue may use other nodes too",
+        f"{len(rejected):,}",
+        simulator.policy.name,
+        _request(simulator, int(rejected[0])),
+        simulator.group_names[group],
+        float(state.groups["reservation_end_s"][group]),
     )
 
 

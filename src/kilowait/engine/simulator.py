@@ -15,7 +15,7 @@ from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
 from kilowait.engine.pools import resource_pools
-from kilowait.engine.progress import ProgressCheck, warn_of_unstarted_jobs
+from kilowait.engine.progress import ProgressCheck, warn_of_ended_reservations, warn_of_unstarted_jobs
 from kilowait.engine.settings import UNLIMITED, Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -140,6 +140,7 @@ class Simulator:
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
         warn_of_unstarted_jobs(self)
+        warn_of_ended_reservations(self)
 
     def _enlarge_node_change_buffer(self) -> bool:
         """Enlarge the buffer of node changes if the run stopped because it was full; return whether it did."""
@@ -237,6 +238,7 @@ class Simulator:
             self._begin_pass()
             self._progress.check_end()
         warn_of_unstarted_jobs(self)
+        warn_of_ended_reservations(self)
 
     def _begin_pass(self) -> None:
         self._freed = bool(self._kernel("begin")(self._state))
@@ -375,6 +377,11 @@ class Simulator:
             f"it needs {int(record.nodes)} nodes for {float(record.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the node groups, then those of the reservations."""
+        return self._machine.names
 
     def free_nodes(self) -> dict[str, int]:
         """Free nodes now by group; of shared groups the free cores."""

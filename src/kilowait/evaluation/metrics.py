@@ -188,7 +188,7 @@ def fairness(
 
     The last two include all waits of a preempted job. A job that queued and never started, or was
     preempted and never resumed, has an infinite wait; a cancelled job waited until its cancellation. A rejected job
-    never queued.
+    has no wait.
 
     Args:
         log: the execution log of the run.

@@ -30,7 +30,7 @@ class Outcome(IntEnum):
     CANCELLED = 3
     """Cancelled while waiting."""
     REJECTED = 4
-    """Larger than the cluster; never queued."""
+    """Larger than the cluster, and never queued; or the reservation of its queue ended before it could start."""
     PREEMPTED = 5
     """Of a segment: its job was preempted."""
     MIGRATED = 6

@@ -24,7 +24,7 @@ _OUTCOMES = {
     "completed": "completed",
     "killed": "killed at their limit",
     "cancelled": "cancelled while waiting",
-    "rejected": "larger than the cluster, left out",
+    "rejected": "rejected (too large, or their reservation had ended)",
     "unstarted": "never started",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.heap import pop
-from kilowait.engine.kernels.jit import kernel
+from kilowait.engine.kernels.jit import kernel, maybe_inline
 from kilowait.engine.kernels.queue import compact, end_pass, rank_waiting, update_overrun_ends
 from kilowait.engine.kernels.reservations import EVERY_GROUP, apply_announcements, place_among, reserve_among, start
 from kilowait.engine.kernels.timeline import advance, build, occupy
@@ -72,12 +72,22 @@ def open_plan(s: Any, all_applied: bool) -> bool:
         k.reservations_invalid = 1
     if all_applied and update_overrun_ends(s):
         k.reservations_invalid = 1
-    if k.reservations_invalid:
+    if k.reservations_invalid or (k.running == 0 and reservation_missed(s)):
         void_plan(s)
     freed = k.freed != 0
     k.freed = 0
     k.reservations_invalid = 0
     return freed
+
+
+@maybe_inline
+def reservation_missed(s: Any) -> bool:
+    """Whether the reserved time of a waiting job is in the past, because other jobs ran longer than expected."""
+    for i in range(s.clock[0].queue_lo, s.clock[0].queue_hi):
+        job_extra = s.job_extra[s.queue[i].job]
+        if job_extra.reserved_on > 0 and job_extra.reserved_s < s.clock[0].now:
+            return True
+    return False
 
 
 @kernel
@@ -95,7 +105,7 @@ def rebuild_plan(s: Any) -> None:
 
 @kernel
 def void_plan(s: Any) -> None:
-    """Drop every reservation after expected ends or capacity have changed."""
+    """Drop every reservation: expected ends or capacity have changed, or a reserved time has passed."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         s.job_extra[s.queue[i].job].reserved_on = 0

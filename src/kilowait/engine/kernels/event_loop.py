@@ -79,16 +79,15 @@ def advance(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_p
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
             on_arrival(s, job, score, parameters, backfill_score, backfill_parameters)
-            job_state = s.job_state[job]
-            if job_state.allowed != 0:
-                queued = job
-            else:
-                job_state.status = REJECTED
-                left = job
+            queued = job
         else:
             queued, left = on_timer(s, code)
         if queued != NONE:
-            enqueue(s, queued)
+            if is_usable(s, queued):
+                enqueue(s, queued)
+            else:
+                s.job_state[queued].status = REJECTED
+                left = queued
         if left != NONE and k.dependents:
             release_dependents(s, left)
         time = next_event_s(s)
@@ -190,16 +189,44 @@ def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
         score(record, k.now, parameters)
 
 
+@kernel
+def is_usable(s: Any, job: int) -> bool:
+    """Whether a group is usable for the job: large enough, and not of a reservation of the cluster that has ended."""
+    return s.job_state[job].allowed & ~s.clock[0].ended_groups != 0
+
+
 @maybe_inline
 def apply_change(s: Any, code: int) -> None:
     """Apply a capacity change to every pool of its group."""
     k = s.clock[0]
     number = s.changes[k.next_change].number
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
-        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].amount
+        change = s.changes[k.next_change]
+        s.pools[change.pool].free += change.amount
+        if change.amount < 0:
+            end_reservation(s, change.pool)
         k.next_change += 1
     k.unchanged = 0
     k.reservations_invalid = 1
+
+
+@maybe_inline
+def end_reservation(s: Any, pool: int) -> None:
+    """If the pool's group belongs to a reservation of the cluster that ends now, reject its waiting jobs."""
+    k = s.clock[0]
+    for g in range(len(s.groups)):
+        group = s.groups[g]
+        if group.pool_lo == pool and group.reservation_end_s <= k.now:
+            k.ended_groups |= 1 << g
+            at = k.queue_lo
+            while at < k.queue_hi:
+                job = s.queue[at].job
+                if is_usable(s, job):
+                    at += 1
+                else:
+                    remove(s, job, REJECTED)
+                    if k.dependents:
+                        release_dependents(s, job)
 
 
 @kernel
@@ -223,7 +250,7 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, backfill_score: An
         s.job_extra[job].backfill_key = backfill_score(record, k.now, backfill_parameters)
         if s.job_extra[job].backfill_key != s.job_extra[job].backfill_key:
             k.bad_score = -(job + 1)
-    if k.cancels and job_state.allowed != 0 and s.job_extra[job].cancel_s < np.inf:
+    if k.cancels and is_usable(s, job) and s.job_extra[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.job_extra[job].cancel_s, k.now), TIMER + 2 * job)
         k.events += 1
 

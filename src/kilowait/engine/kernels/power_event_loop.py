@@ -180,6 +180,8 @@ def apply_change(s: Any, code: int) -> None:
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
         change = s.changes[k.next_change]
         s.pools[change.pool].free += change.amount
+        if change.amount < 0:
+            end_reservation(s, change.pool)
         for g in range(len(s.groups)):
             if s.groups[g].pool_lo == change.pool:
                 if change.amount < 0:
@@ -212,6 +214,9 @@ def remove(s: Any, job: int, status: int) -> None:
         queue.remove(s, job, status)
     else:
         s.job_state[job].status = status
+
+
+end_reservation = specialize(event_loop.end_reservation, inlined=False, remove=remove)
 
 
 @kernel

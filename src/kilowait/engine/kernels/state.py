@@ -47,6 +47,7 @@ RUN_STATE = np.dtype(
         ("bad_score", np.int64),
         # the plan of the last pass, and changes since then
         ("open_groups", np.int64),  # bits: groups that may take another reservation
+        ("ended_groups", np.int64),  # bits: groups of reservations of the cluster that have ended
         ("unchanged", np.int64),  # since the last pass only jobs behind closed_at have arrived
         ("closed_at", np.int64),  # jobs from this queue position on are backfill candidates
         ("new_arrivals", np.int64),  # arrivals since the last pass
@@ -99,6 +100,7 @@ GROUP = np.dtype(
         ("pool_hi", np.int64),
         ("reserved", np.int64),
         ("shadow_s", np.float64),
+        ("reservation_end_s", np.float64),  # of the reservation of the cluster that it belongs to; infinite: none
         ("first_need", np.int64),
         ("first_job", np.int64),
     ],
