@@ -12,6 +12,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster.presets import PRESETS
+from kilowait.evaluation.storage import load_run
 from kilowait.policies import POLICIES
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 from kilowait.traces import ARCHIVE_LOGS
@@ -63,6 +64,15 @@ def test_convert_to_batsim_and_scale_the_load(kilowait, tmp_path):
     target = tmp_path / "busy.swf"
     assert kilowait("traces", "convert", "lublin:20:8", target, "--load", 2, "--jobs", 10).status == 0
     assert kw.offered_load(kw.read_trace(target), 8) == pytest.approx(2)
+
+
+def test_convert_run_records(kilowait, swf, tmp_path):
+    assert kilowait("simulate", swf, "--out", tmp_path / "run").status == 0
+    assert kilowait("traces", "convert", tmp_path / "run" / "records.parquet", tmp_path / "out" / "log.csv").status == 0
+    converted, records = kw.read_trace(tmp_path / "out" / "log.csv"), load_run(tmp_path / "run").log.jobs()
+    assert (converted["submit_s"] + converted["wait_s"]).tolist() == records["start_s"].tolist()
+    assert (converted["submit_s"] + converted["wait_s"] + converted["runtime_s"]).tolist() == records["end_s"].tolist()
+    assert converted["status"].tolist() == [1, 1, 1] and "account" not in converted
 
 
 def test_convert_errors(kilowait, swf, tmp_path):

@@ -49,8 +49,11 @@ def column_source(value: Any) -> tuple[str, float]:
     )
 
 
-def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) -> dict[str, list[tuple[str, float]]]:
+def _matched(
+    cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None, kind: str
+) -> dict[str, list[tuple[str, float]]]:
     """For each of kilowait's columns the candidate columns of the file, the best first."""
+    aliases = RECORD_ALIASES if kind == "records" else ALIASES
     found: dict[str, list[tuple[str, float]]] = {}
     for target, value in (columns or {}).items():
         if target not in MAPPABLE_COLUMNS:
@@ -68,7 +71,7 @@ def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) 
             continue
         wanted = (
             target,
-            *(written[alias] for alias in (normalized_name(target), *ALIASES.get(target, ())) if alias in written),
+            *(written[alias] for alias in (normalized_name(target), *aliases.get(target, ())) if alias in written),
         )
         names = list(dict.fromkeys(name for name in wanted if name in cells and name not in mapped))
         if names:
@@ -85,7 +88,10 @@ def raw_columns_of(
     cells: dict[str, list[str]], line: npt.NDArray[np.int64], columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """The raw job columns, and meta data on time origin and table format."""
-    found = _matched(cells, columns)
+    kind = table_origin(cells)
+    found = _matched(cells, columns, kind)
+    if kind == "records" and "start_s" in found and "wait_s" not in (columns or {}):
+        found.pop("wait_s", None)  # it does not count the time before a job is eligible, so it does not give the start
     absent = [name for name in ("submit_s",) if name not in found]
     absent += [] if "runtime_s" in found or {"start_s", "end_s"} <= set(found) else ["runtime_s (or start_s and end_s)"]
     absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
@@ -95,7 +101,6 @@ def raw_columns_of(
             f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Name the column of the file for each: "
             f"--columns {','.join(f'{name}=NAME' for name in names)} (in Python: columns={{{names[0]!r}: 'NAME', ...}})"
         )
-    kind = table_origin(cells)
     own = kind == "csv" and is_own_table(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
@@ -157,6 +162,11 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
             numbers["runtime_s"] = np.where(np.isnan(draft.get("runtime_s")), end - start, draft.get("runtime_s"))
         if "wait_s" not in numbers:
             numbers["wait_s"] = start - draft.get("submit_s")
+        if kind == "records" and end is not None:
+            parts = end - start > draft.get("runtime_s") * (1 + 1e-9) + 1e-6
+            report.add_rows(
+                "note", "ran in several parts: the run time is their sum, not end - start", parts, draft.line
+            )
         unstarted = np.isnan(start) & ~(draft.get("runtime_s") > 0)
         draft.never_ran["it has no start"] = unstarted
         if end is not None:
@@ -234,6 +244,8 @@ def _statuses(
 
     def code(text: str) -> float:
         value = number(text)
+        if kind == "records":
+            return _OUTCOMES.get(text.lower(), math.nan)
         if math.isnan(value):
             word = text.upper().split(" ")[0].rstrip("+") if text else ""
             return STATUS_WORDS.get(word, -1.0 if text.lower() in UNKNOWN_WORDS else math.nan)
@@ -281,6 +293,18 @@ ALIASES: dict[str, Sequence[str]] = {
 }
 """Aliases of each column, normalized by `normalized_name`, preferred first; kilowait's own names take precedence."""
 
+RECORD_ALIASES: dict[str, Sequence[str]] = {
+    **ALIASES,
+    "runtime_s": ("runs",),
+    "account": ("project", "projectid"),
+    "status": ("outcome",),
+}
+"""Aliases in the per-job records of a run, where `group` is the node group."""
+
+_OUTCOMES = {"1": 1.0, "2": 0.0, "3": 5.0, "completed": 1.0, "killed": 0.0, "cancelled": 5.0}
+_OUTCOMES |= dict.fromkeys(("0", "4", "unstarted", "rejected"), -1.0)
+"""Outcomes of jobs (`kilowait.jobs.Outcome`) to status."""
+
 _WORDS = {1: "COMPLETED PASS PASSED OK SUCCESS SUCCEEDED DONE FINISHED CD COMPLETE"}
 _WORDS |= {5: "CANCELLED CANCELED KILLED CA DELETED ABORTED"}
 _WORDS |= {0: "FAILED FAIL TIMEOUT NODE_FAIL OUT_OF_MEMORY PREEMPTED BOOT_FAIL DEADLINE REQUEUED F TO NF OOM PR BF DL"}
@@ -320,7 +344,10 @@ def is_table(lines: list[str]) -> bool:
 
 
 def table_origin(columns: Iterable[str]) -> str:
-    """Origin of a table by its column names: alcf, nrel, slurmdb or csv."""
+    """Origin of a table by its column names: records (of a run), alcf, nrel, slurmdb or csv."""
+    columns = set(columns)
+    if {"eligible_s", "start_s", "run_s", "outcome"} <= columns:
+        return "records"
     names = {normalized_name(name) for name in columns}
     if {"queuedtimestamp", "walltimeseconds"} <= names or {"walltime", "nodenum", "newstatus"} <= names:
         return "alcf"
