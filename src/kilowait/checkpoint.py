@@ -73,7 +73,7 @@ class StateFormat:
         try:
             if path.suffix == ".json":
                 assert not arrays
-                write_text(path, self._header(content, _text_digest(content)) + "\n", parents=True)
+                write_text(path, self._header(content, _text_digest(content)) + "\n")
             else:
                 write_safetensors(path, arrays, {"kilowait": self._header(content, _digest(arrays))})
         except OSError as problem:

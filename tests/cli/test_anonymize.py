@@ -42,6 +42,20 @@ def test_without_out_nothing_is_written(kilowait, site):
     assert "nothing written" in result.out and sorted(os.listdir()) == ["public", "sacct.txt"]
 
 
+def test_missing_folders_are_created_and_a_failed_command_can_be_repeated(kilowait, site):
+    (site / "occupied").write_text("")
+    call = ("traces", "anonymize", "sacct.txt", "--key-file", "secret/site.key", "--new-key", "--out")
+    failed = kilowait(*call, "occupied/log.parquet")
+    assert (failed.status, failed.err) == (
+        2,
+        f"error: cannot write occupied/log.parquet: {site}/occupied is a file, not a folder\n",
+    )
+    assert not (site / "secret" / "site.key").exists()
+    assert kilowait(*call, "public/june/log.parquet").status == 0
+    assert len(kw.read_trace(site / "public" / "june" / "log.parquet")) == 10
+    assert len(PseudonymKey.read(site / "secret" / "site.key").secret) == 32
+
+
 @pytest.mark.parametrize("name", ["log.swf.gz", "log.parquet", "log.csv"])
 def test_published_files_are_anonymized_and_reproducible(kilowait, site, name):
     call = ("traces", "anonymize", "sacct.txt", "--out", f"public/{name}", "--key-file", "site.key")

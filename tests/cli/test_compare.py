@@ -98,9 +98,14 @@ def test_comparison_is_written_and_reused(kilowait, swf, tmp_path):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert "not empty" in kilowait(*args).error()
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    again = kilowait(*args, "--force")
+    again = kilowait(*args, "--force", "--csv")
     assert again.status == 0 and "runs were read from the folder" in again.err
     assert not (tmp_path / "both.cells").exists()
+    lines = (out / "records.csv").read_text().splitlines()
+    assert lines[0].startswith("trace,policy,window,job_id,submit_s,eligible_s,start_s,end_s")
+    runs = len(json.loads((out / "cases.json").read_text())["cells"])
+    assert len(lines) == 1 + 3 * runs
+    assert {line.split(",")[1] for line in lines[1:]} >= {"fcfs", "sjf"}
 
 
 @pytest.mark.parametrize(

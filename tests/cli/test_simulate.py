@@ -86,6 +86,18 @@ def test_run_folder(kilowait, swf, tmp_path):
     assert kilowait("simulate", out / "jobs.parquet", "--json").json()["metrics"]["jobs"] == 3
 
 
+def test_a_run_is_repeated_from_its_scenario(kilowait, swf, tmp_path):
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert kilowait("simulate", swf, "--policy", "sjf", "--at-limit", "kill", "--out", first).status == 0
+    assert kilowait("simulate", first / "scenario.toml", "--out", again, "--csv").status == 0
+    for name in ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json"):
+        assert (first / name).read_bytes() == (again / name).read_bytes(), name
+    assert (again / "records.csv").read_text().startswith("job_id,submit_s,eligible_s,start_s,end_s,wait_s")
+    refused = kilowait("simulate", first / "scenario.toml", "--policy", "saf").error()
+    assert "--policy is given beside" in refused and "which states all settings" in refused
+    assert "--csv writes records.csv into the folder" in kilowait("simulate", swf, "--csv").error()
+
+
 def test_same_run_same_bytes_but_for_the_manifest(kilowait, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for out in (one, two):

@@ -12,6 +12,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster.presets import PRESETS
+from kilowait.evaluation.storage import load_run
 from kilowait.policies import POLICIES
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 from kilowait.traces import ARCHIVE_LOGS
@@ -65,10 +66,19 @@ def test_convert_to_batsim_and_scale_the_load(kilowait, tmp_path):
     assert kw.offered_load(kw.read_trace(target), 8) == pytest.approx(2)
 
 
+def test_convert_run_records(kilowait, swf, tmp_path):
+    assert kilowait("simulate", swf, "--out", tmp_path / "run").status == 0
+    assert kilowait("traces", "convert", tmp_path / "run" / "records.parquet", tmp_path / "out" / "log.csv").status == 0
+    converted, records = kw.read_trace(tmp_path / "out" / "log.csv"), load_run(tmp_path / "run").log.jobs()
+    assert (converted["submit_s"] + converted["wait_s"]).tolist() == records["start_s"].tolist()
+    assert (converted["submit_s"] + converted["wait_s"] + converted["runtime_s"]).tolist() == records["end_s"].tolist()
+    assert converted["status"].tolist() == [1, 1, 1] and "account" not in converted
+
+
 def test_convert_errors(kilowait, swf, tmp_path):
     assert "suffix" in kilowait("traces", "convert", swf, tmp_path / "out.doc").error()
     assert "did you mean" in kilowait("traces", "convert", swf, tmp_path / "x", "--to", "batsm").error()
-    assert "cannot write" in kilowait("traces", "convert", swf, tmp_path / "no" / "out.swf").error()
+    assert "cannot write" in kilowait("traces", "convert", swf, swf / "out.swf").error()
 
 
 @pytest.fixture

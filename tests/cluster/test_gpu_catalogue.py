@@ -8,7 +8,15 @@ import math
 
 import pytest
 
-from kilowait.cluster.gpu_catalogue import GAVEL_THROUGHPUTS, GPU_CATALOGUE, GpuType, Throughputs, gpu, read_throughputs
+from kilowait.cluster.gpu_catalogue import (
+    GAVEL_THROUGHPUTS,
+    GPU_CATALOGUE,
+    GpuType,
+    Throughputs,
+    gpu,
+    is_gpu_type,
+    read_throughputs,
+)
 from kilowait.errors import InputError, UnknownNameError
 
 RATES = ("fp64_tflops", "fp32_tflops", "fp16_tflops")
@@ -39,6 +47,43 @@ def test_gpu_names_are_unique():
 @pytest.mark.parametrize(("name", "gb"), OPENB_GB.items())
 def test_names_of_openb(name, gb):
     assert gpu(name).memory_gb == gb
+
+
+NVIDIA_SMI = {
+    "NVIDIA A100-SXM4-80GB": "A100-SXM4-80",
+    "A100-SXM4-40GB": "A100-SXM4-40",
+    "NVIDIA A100-PCIE-40GB": "A100-PCIE-40",
+    "NVIDIA A100 80GB PCIe": "A100-PCIE-80",
+    "Tesla V100-SXM2-16GB": "V100-SXM2-16",
+    "Tesla V100-SXM2-32GB": "V100-SXM2-32",
+    "Tesla V100-PCIE-16GB": "V100-PCIE-16",
+    "NVIDIA H100 80GB HBM3": "H100-SXM5",
+    "NVIDIA H100 PCIe": "H100-PCIE",
+    "NVIDIA H200": "H200",
+    "NVIDIA B200": "B200",
+    "NVIDIA L40S": "L40S",
+    "NVIDIA A10G": "A10",
+    "Tesla T4": "T4",
+    "Tesla P100-PCIE-16GB": "P100",
+    "Tesla P100-PCIE-12GB": "P100-12",
+    "Tesla P100-SXM2-16GB": "P100-SXM2",
+    "GeForce RTX 2080 Ti": "RTX2080Ti",
+    "NVIDIA GeForce RTX 3090": "RTX3090",
+    "Quadro RTX 6000": "RTX6000",
+    "AMD Instinct MI250X": "MI250X",
+}
+
+
+@pytest.mark.parametrize(("printed", "name"), NVIDIA_SMI.items())
+def test_names_that_nvidia_smi_prints(printed, name):
+    assert gpu(printed).name == name
+    assert is_gpu_type(printed, name) and is_gpu_type(name.lower(), printed)
+
+
+@pytest.mark.parametrize("other", ["NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX A6000", "Tesla M40 24GB"])
+def test_similar_names_are_other_types(other):
+    with pytest.raises(UnknownNameError, match="unknown GPU type"):
+        gpu(other)
 
 
 def test_rates_are_dense_not_sparse():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -233,8 +234,15 @@ def test_files_with_other_content_are_not_changed(api_server, tmp_path, text):
 def test_unwritable_output_is_an_error(api_server, tmp_path):
     with pytest.raises(InputError, match=r"gb\.csv does not end in \.json"):
         fetch_carbon(GreatBritain(api_server.url), tmp_path / "gb.csv", RecordingClient().client)
-    with pytest.raises(MeterError, match="cannot write .*No such file or directory; choose another --out"):
-        fetch_carbon(GreatBritain(api_server.url), tmp_path / "no" / "gb.json", RecordingClient().client)
+
+
+def test_full_disk_is_an_error(api_server, tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kilowait.telemetry.carbon.write_text", full)
+    with pytest.raises(MeterError, match="cannot write .*No space left on device; choose another --out"):
+        fetch_carbon(GreatBritain(api_server.url), tmp_path / "new" / "gb.json", RecordingClient().client)
 
 
 # -- tokens and locations --------------------------------------------------------------------------

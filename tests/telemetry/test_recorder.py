@@ -111,8 +111,9 @@ def test_second_process_cannot_write_to_the_same_file(tmp_path, suffix):
 def test_unwritable_paths_are_errors(tmp_path):
     with pytest.raises(UnknownNameError, match=r"unknown suffix of a sample file '\.txt'.*\.csv, \.parquet"):
         open_recorder(tmp_path / "x.txt", COLUMNS)
-    with pytest.raises(MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"):
-        open_recorder(tmp_path / "no" / "x.csv", COLUMNS)
+    open_recorder(tmp_path / "new" / "x.csv", COLUMNS).close()
+    with pytest.raises(MeterError, match=r"cannot write to .*x.csv is a file, not a folder; choose another --out"):
+        open_recorder(tmp_path / "new" / "x.csv" / "x.csv", COLUMNS)
     with pytest.raises(InputError, match="is a folder; give the name of a CSV file"):
         (tmp_path / "d.csv").mkdir()
         open_recorder(tmp_path / "d.csv", COLUMNS)

@@ -184,12 +184,15 @@ def test_unknown_suffix_and_format(tmp_path: Path) -> None:
 
 
 def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot write"):
-        write_trace(JOBS, tmp_path / "no" / "t.swf")
     (tmp_path / "t.swf").mkdir()
     with pytest.raises(TraceError, match="cannot write"):
         write_trace(JOBS, tmp_path / "t.swf")
     assert [path.name for path in tmp_path.iterdir()] == ["t.swf"]
+
+
+def test_missing_folders_are_created(tmp_path: Path) -> None:
+    write_trace(JOBS, tmp_path / "a" / "b" / "t.swf")
+    assert len(read_trace(tmp_path / "a" / "b" / "t.swf")) == 2
 
 
 def test_damaged_parquet_is_detected(tmp_path: Path) -> None:
@@ -235,6 +238,7 @@ class TestParts:
             write_parts(interrupted(), tmp_path / "log.parquet")
         assert not list(tmp_path.iterdir())
 
-    def test_missing_folder(self, tmp_path):
+    def test_unwritable_folder(self, tmp_path):
+        (tmp_path / "file").write_text("")
         with pytest.raises(TraceError, match="cannot write .*log.parquet"):
-            write_parts([self.example_jobs()], tmp_path / "no" / "log.parquet")
+            write_parts([self.example_jobs()], tmp_path / "file" / "log.parquet")

@@ -66,7 +66,7 @@ def export_network(network: Network, path: str | PathLike[str], *, to: str = "on
     with _quiet(), torch.no_grad():
         content = FORMATS[to](Exportable(network), inputs, metadata)
     try:
-        write_bytes(path, content, parents=True)
+        write_bytes(path, content)
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror}; name another file") from None
     return {

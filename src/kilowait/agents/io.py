@@ -183,7 +183,7 @@ def write_agent(path: str | PathLike[str], data: Mapping[str, Any], *, text: str
     """Write the JSON file of a linear agent: `data`, or a `text` of the same content in another layout."""
     target = Path(path)
     try:
-        write_text(target, (json.dumps(data, indent=2, allow_nan=False) if text is None else text) + "\n", parents=True)
+        write_text(target, (json.dumps(data, indent=2, allow_nan=False) if text is None else text) + "\n")
     except OSError as problem:
         raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
     return target

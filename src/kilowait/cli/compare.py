@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console
-from kilowait.cli.options import LOG_FORMAT, SIGNALS, Force, Json, Out, Workers, verb
+from kilowait.cli.options import LOG_FORMAT, SIGNALS, Csv, Force, Json, Out, Workers, check_csv, verb
 from kilowait.experiments.comparison.plan import ComparisonOptions, plan_from_options
 from kilowait.experiments.settings import WORKLOAD_SYNTAX, Scenario
 from kilowait.settings import Argument
@@ -30,7 +30,8 @@ Examples:
 _ORDER = f"""
     traces policies backfill windows window warmup split seed metric clairvoyant cluster backfill_order at_limit overrun
     schedule_per placement gpu on_oversized ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor
-    power_predictor with_user_estimates power power_controls gpu_power_cap {SIGNALS} weather workers json out force"""
+    power_predictor with_user_estimates power power_controls gpu_power_cap {SIGNALS} weather workers json out
+    csv force"""
 
 
 @verb(app, _ORDER, epilog=_EPILOG)
@@ -50,6 +51,7 @@ def compare(
     workers: Workers = None,
     json: Json = False,
     out: Out = None,
+    csv: Csv = False,
     force: Force = False,
 ) -> None:
     """Compare policies and agents on the same jobs and test which differences are significant.
@@ -62,6 +64,7 @@ def compare(
     from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.comparison.compare import prepare, run_and_save
 
+    check_csv(csv, out)
     if out is not None:
         context.with_resource(writable_folder(out, force=force))
     plan = plan_from_options(options, traces, scenario)
@@ -69,7 +72,7 @@ def compare(
         update(f"reading {', '.join(one.trace for one in plan.scenarios)} ...")
         ready = prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
     command = console.command(context)
-    _, results = run_and_save(ready, console, out=out, force=force, workers=workers, command=command)
+    _, results = run_and_save(ready, console, out=out, csv=csv, force=force, workers=workers, command=command)
     for entry in results:
         for note in entry["notes"]:
             console.note(f"{entry['trace']}: {note}" if len(results) > 1 else note)

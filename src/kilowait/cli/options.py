@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import typer
 
+from kilowait.errors import InputError
 from kilowait.settings import NO_VALUE, Argument, Option
 
 LOG_FORMAT = "columns format unpack_limit strict"
@@ -29,6 +30,9 @@ Workers = Annotated[
 ]  # fmt: skip
 Json = Annotated[bool, Option(None, "Print one JSON document and nothing else.")]
 Out = Annotated[Path | None, Option("DIR", "Write a folder with the complete results.", "-o")]
+Csv = Annotated[
+    bool, Option(None, "With --out: also write the per-job records as records.csv: start, end, wait, outcome.")
+]
 Force = Annotated[bool, Option(None, "Replace the folder if an earlier run wrote it.")]
 
 COOLING_WITHOUT_WEATHER = Option(
@@ -39,6 +43,12 @@ COOLING_WITHOUT_WEATHER = Option(
 """The option of the cooling model for commands without ``--weather``."""
 
 Verb = TypeVar("Verb", bound=Callable[..., None])
+
+
+def check_csv(csv: bool, out: Path | None) -> None:
+    """Raise an InputError if records are to be written as CSV, but no folder is named."""
+    if csv and out is None:
+        raise InputError("--csv writes records.csv into the folder of results; name the folder with --out")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import console
-from kilowait.cli.options import LOG_FORMAT, SIGNALS, Force, Json, Out, verb
+from kilowait.cli.options import LOG_FORMAT, SIGNALS, Csv, Force, Json, Out, check_csv, verb
 from kilowait.engine.settings import Settings
 from kilowait.experiments.settings import Cluster, Jobs, LogFormat, OnOversized, Scenario
 from kilowait.settings import Argument, Option
@@ -33,7 +33,7 @@ Examples:
 _ORDER = f"""
     trace cluster policy backfill backfill_order at_limit overrun schedule_per placement gpu on_oversized
     ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor power_predictor power power_controls gpu_power_cap
-    {SIGNALS} weather by json out force"""
+    {SIGNALS} weather by json out csv force"""
 
 
 @verb(app, _ORDER, epilog=_SIMULATE)
@@ -53,13 +53,15 @@ def simulate(
     ] = None,
     json: Json = False,
     out: Out = None,
+    csv: Csv = False,
     force: Force = False,
 ) -> None:
     """Replay a job log under one scheduling policy and print waits, slowdowns and utilization.
 
     Every job arrives at its logged time and has its logged run time; the policy and backfilling decide when it
     starts. On GPU clusters jobs are placed on individual nodes and GPUs and can be preempted and migrated. With --out
-    the run is written to a folder, which kilowait report turns into a page.
+    the run is written to a folder, which kilowait report turns into a page. Given the scenario.toml of such a folder
+    instead of a log, the run is repeated.
     """
     from kilowait.cli.output.run import show_results
     from kilowait.errors import InputError
@@ -67,11 +69,17 @@ def simulate(
     from kilowait.experiments.comparison.results import summarize_run
     from kilowait.experiments.power_controls import power_controls_or_caps
     from kilowait.experiments.scenario import run_scenario
+    from kilowait.experiments.scenario_file import is_scenario_file, scenario_of_file
 
+    check_csv(csv, out)
     if out is not None:
         context.with_resource(writable_folder(out, force=force))
     if gpu_power_cap is not None and "," in gpu_power_cap:
         raise InputError(f"--gpu-power-cap is {gpu_power_cap!r}; a run has one cap: kilowait compare takes several")
+    if is_scenario_file(scenario.trace):
+        if gpu_power_cap is not None:
+            raise InputError(f"--gpu-power-cap is given beside {scenario.trace}, which states all settings")
+        scenario = scenario_of_file(scenario)
     scenario = replace(scenario, power_controls=power_controls_or_caps(scenario.power_controls, gpu_power_cap))
     with console.status() as update:
         update(f"simulating {scenario.trace} ...")
@@ -81,7 +89,7 @@ def simulate(
         console.note(note)
     if out is not None:
         manifest = done.workload.provenance(scenario.trace, console.command(context), console.today())
-        save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, force=force)
+        save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, csv=csv, force=force)
     if json:
         console.json_document({"scenario": done.resolved(), "notes": done.notes, **results, "out": out})
         return

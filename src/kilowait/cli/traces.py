@@ -143,9 +143,8 @@ def anonymize(
         result.check.refuse()
     report_file = None
     if out is not None:
-        if settings.new_key and settings.key is not None:
-            secret.save(settings.key)
-        report_file = anonymize.publish(result, out, format=to)
+        with anonymize.saved_key(secret, settings.key if settings.new_key else None):
+            report_file = anonymize.publish(result, out, format=to)
     if json:
         console.json_document(anonymized_document(log.trace, result, out))
         return

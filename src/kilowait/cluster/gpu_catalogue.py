@@ -68,10 +68,10 @@ class GpuType:
 
 
 def gpu(name: str) -> GpuType:
-    """Look up a GPU type by name or alias; case, blanks and dashes are ignored.
+    """Look up a GPU type by name or alias; case, blanks and dashes are ignored, and so are the words of nvidia-smi.
 
-    >>> gpu("v100m32").memory_gb, gpu("A100-SXM4-40").name
-    (32.0, 'A100-SXM4-40')
+    >>> gpu("v100m32").memory_gb, gpu("A100-SXM4-40").name, gpu("NVIDIA A100-SXM4-80GB").name
+    (32.0, 'A100-SXM4-40', 'A100-SXM4-80')
     >>> gpu("H20")
     Traceback (most recent call last):
     ...
@@ -83,8 +83,30 @@ def gpu(name: str) -> GpuType:
     return gpu_type
 
 
+ANY_GPU = ("*", "all", "any")
+"""Texts, in lower case, that stand for every GPU type."""
+
+
+def is_gpu_type(text: str, name: str) -> bool:
+    """Whether a text, such as the request of a job, means the GPU type `name`; some texts mean every type.
+
+    >>> is_gpu_type("Tesla V100-SXM2-32GB", "V100M32"), is_gpu_type("T4", "V100"), is_gpu_type("any", "V100")
+    (True, False, True)
+    """
+    if text.strip().lower() in ANY_GPU:
+        return True
+    plain, other = _plain(text), _plain(name)
+    return plain != "" and (plain == other or (plain in _BY_NAME and _BY_NAME[plain] is _BY_NAME.get(other)))
+
+
+_MAKER = re.compile(r"\b(nvidia|amd|intel|tesla|geforce|instinct)\b")
+_GIGABYTES = re.compile(r"(?<=\d)\s*gi?b\b")
+
+
 def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    """A name without makers, product lines and units, as in the names that nvidia-smi prints."""
+    text = _GIGABYTES.sub("", _MAKER.sub("", name.lower()))
+    return "".join(letter for letter in text if letter.isalnum())
 
 
 def _gpu_type(row: dict[str, Any]) -> GpuType:

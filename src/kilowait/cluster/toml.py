@@ -17,7 +17,10 @@ _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": 
 
 
 def read_cluster(path: str | PathLike[str]) -> Cluster:
-    """Read a cluster file; an unknown key, a missing key or a wrong type is an error that names it."""
+    """Read a cluster file; an unknown key, a missing key or a wrong type is an error that names it.
+
+    Of the scenario.toml of a run folder the table ``[cluster]`` is read.
+    """
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -25,6 +28,8 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
         raise ClusterError(f"no cluster file {path}; give a preset's name, nodes:N or a TOML file") from None
     except (OSError, ValueError) as problem:
         raise ClusterError(f"cannot read the cluster file {path}: {problem}") from None
+    if isinstance(content.get("cluster"), dict) and "group" not in content:
+        content = content["cluster"]
     allowed = ("name", "layout", "group", "queue", "outage", "reservation")
     for key in content:
         if key not in allowed:

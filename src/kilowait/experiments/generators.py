@@ -188,7 +188,6 @@ def sample_file(
             progress=progress,
         )
     )
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
     if file_format == "parquet":
         write_parts(tables, out)
     else:

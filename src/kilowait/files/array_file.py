@@ -271,7 +271,7 @@ def write_safetensors(
         end = offsets[1]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of eight bytes
-    with atomic_file(path, parents=True) as temporary, temporary.open("wb") as file:
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
             file.write(arrays[name].data)

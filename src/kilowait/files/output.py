@@ -12,6 +12,7 @@ the earlier file or the complete new one, also after a crash of the machine.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import logging
 import multiprocessing
@@ -50,12 +51,12 @@ _LOG = logging.getLogger("kilowait")
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str], *, parents: bool = False, private: bool = False) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """An empty temporary file that replaces `path` at the end of the block; after an exception it is removed.
 
-    A symbolic link is followed: the file that it points to is replaced. With `parents` missing parent folders are
-    created. With `private` only the user can read the file, and a link is replaced itself. Errors of the file system
-    are raised as OSError.
+    Missing parent folders are created. A symbolic link is followed: the file that it points to is replaced. With
+    `private` only the user can read the file, and a link is replaced itself. Errors of the file system are raised as
+    OSError.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +66,7 @@ def atomic_file(path: str | os.PathLike[str], *, parents: bool = False, private:
     '1 2 3'
     """
     target = Path(path) if private else Path(os.path.realpath(path))
-    if parents:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    create_parents(target)
     temporary = partial_path(target)
     mode = _create(temporary, 0o600 if private else 0o666)
     try:
@@ -84,7 +84,7 @@ def atomic_file(path: str | os.PathLike[str], *, parents: bool = False, private:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str, *, parents: bool = False) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8 atomically.
 
     >>> import tempfile
@@ -93,10 +93,10 @@ def write_text(path: str | os.PathLike[str], text: str, *, parents: bool = False
     ...     Path(folder, "a.txt").read_text()
     'text'
     """
-    write_bytes(path, text.encode(), parents=parents)
+    write_bytes(path, text.encode())
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes, *, parents: bool = False) -> None:
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file atomically.
 
     >>> import tempfile
@@ -105,8 +105,24 @@ def write_bytes(path: str | os.PathLike[str], content: bytes, *, parents: bool =
     ...     Path(folder, "a.bin").read_bytes()
     b'123'
     """
-    with atomic_file(path, parents=parents) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def create_parents(path: str | os.PathLike[str]) -> None:
+    """Create the missing parent folders of a file that is about to be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     create_parents(f"{folder}/a/b/c.txt")
+    ...     Path(folder, "a", "b").is_dir()
+    True
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        file = next(folder for folder in Path(path).parents if folder.exists())
+        raise NotADirectoryError(errno.ENOTDIR, f"{file} is a file, not a folder", str(path)) from None
 
 
 def _create(path: Path, mode: int) -> int:

@@ -66,6 +66,7 @@ COLUMNS: dict[str, JobColumn] = {
     "queue": JobColumn(np.int32, -1, -1, "queue or partition"),
     "qos": JobColumn(np.int32, -1, -1, "quality of service"),
     "name": JobColumn(np.int32, -1, -1, "job name or executable"),
+    "log_id": JobColumn(np.int32, -1, -1, "job ID in the log, where that is text"),
     "node_list": JobColumn(np.int32, -1, -1, "nodes it ran on, a label as Slurm writes it: 'node[01-04],gpu7'"),
     "status": JobColumn(np.int8, -1, -1, "exit status in the log: 0 failed, 1 ok, 5 cancelled"),
     "wait_s": JobColumn(np.float64, 0, np.nan, "recorded wait time, seconds"),
@@ -91,7 +92,7 @@ COLUMNS: dict[str, JobColumn] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABEL_COLUMNS = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
+LABEL_COLUMNS = ("user", "account", "queue", "qos", "name", "log_id", "node_list", "gpu_types", "model")
 """Columns whose integers may be codes of labels."""
 
 

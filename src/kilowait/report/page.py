@@ -121,7 +121,7 @@ def write_report(
         _save_figures(figures_by_name, Path(figures))
     report_progress(f"writing {target}")
     try:
-        write_text(target, text, parents=True)
+        write_text(target, text)
     except OSError as error:
         raise InputError(f"cannot write the page {target}: {error.strerror or error}") from None
     return target

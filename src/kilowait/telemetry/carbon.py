@@ -309,7 +309,7 @@ class HttpClient:
 
     def _write_cache(self, path: Path, url: str, response: Any) -> None:
         try:
-            write_text(path, json.dumps({"url": url, "answer": response}), parents=True)
+            write_text(path, json.dumps({"url": url, "answer": response}))
         except OSError as problem:
             self._report(f"the response is not cached in {path.parent}: {problem.strerror or problem}")
 

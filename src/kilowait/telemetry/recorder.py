@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kilowait.errors import InputError, MeterError, UnknownNameError
-from kilowait.files import atomic_file, output_lock
+from kilowait.files import atomic_file, create_parents, output_lock
 from kilowait.files.csv_text import guarded, unguarded
 
 Row = tuple[str | float, ...]
@@ -114,6 +114,7 @@ class _CsvRecorder:
         self.path = path
         if path.is_dir():
             raise InputError(f"{path} is a folder; give the name of a CSV file")
+        create_parents(path)
         self._open = ExitStack()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)

@@ -97,7 +97,8 @@ def detect_format(data: bytes) -> Detected:
             return found
     raise TraceError(
         f"this is none of the formats that kilowait reads ({', '.join(FORMATS)}); it starts with "
-        f"{[*head.comments, *head.rows][0][:60]!r}. Force one with format=, or map columns with columns="
+        f"{[*head.comments, *head.rows][0][:60]!r}. Name the format with --format, or the columns of "
+        "a table with --columns (in Python: format=, columns=)"
     )
 
 

@@ -129,6 +129,15 @@ def test_jobs_use_only_allowed_types_and_queues():
 
 
 @pytest.mark.parametrize(
+    ("label", "group"), [("any", 0), ("*", 0), ("NVIDIA A100-SXM4-80GB", 1), ("t4|Tesla V100-SXM2-16GB", 0)]
+)
+def test_jobs_may_name_any_gpu_and_the_names_of_nvidia_smi(label, group):
+    cluster = nodes(("a", 1, 1, "V100"), ("b", 1, 1, "A100"))
+    jobs = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": (label,)})
+    assert kw.simulate(jobs, cluster, backfill="none", gpu_speeds="none").group.tolist() == [group]
+
+
+@pytest.mark.parametrize(
     ("checkpoint_s", "lost", "end"), [(0, 0, 15), (3, 1, 16), (math.inf, 4, 19)], ids=["at once", "every 3", "never"]
 )
 def test_preempted_job_loses_work_since_its_checkpoint(checkpoint_s, lost, end):

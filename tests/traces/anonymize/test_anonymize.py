@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kilowait as kw
-from kilowait.errors import InputError
+from kilowait.errors import InputError, TraceError
 from kilowait.evaluation.breakdown import by_class
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
@@ -28,6 +28,7 @@ from kilowait.traces.anonymize import (
     parse_shift,
     pseudonyms,
     publish,
+    saved_key,
 )
 from kilowait.traces.anonymize.anonymize import check_key_location, key_for, pseudonym_numbers
 
@@ -272,6 +273,10 @@ def test_publish_errors(tmp_path: Path) -> None:
     (tmp_path / "log.csv.plan.json").mkdir()
     with pytest.raises(InputError, match="cannot write .*plan.json"):
         publish(anonymized(log_of()), tmp_path / "log.csv")
+    (tmp_path / "used.csv").mkdir()
+    with pytest.raises(TraceError, match="cannot write .*used.csv"):
+        publish(anonymized(log_of()), tmp_path / "used.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv.plan.json", "used.csv"]
 
 
 def test_real_log(data_dir: Path, tmp_path: Path) -> None:
@@ -312,6 +317,21 @@ def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     assert PseudonymKey.read(path) == KEY
 
 
+def test_a_new_key_remains_only_if_the_log_is_published(tmp_path: Path) -> None:
+    path = tmp_path / "site.key"
+    with pytest.raises(TraceError, match="cannot write"), saved_key(KEY, path):
+        assert PseudonymKey.read(path) == KEY
+        raise TraceError("cannot write the log")
+    assert not path.exists()
+    with saved_key(KEY, path):
+        pass
+    with pytest.raises(InputError, match="already exists"), saved_key(PseudonymKey.fresh(), path):
+        pass
+    with pytest.raises(TraceError, match="cannot write"), saved_key(KEY, None):
+        raise TraceError("cannot write the log")
+    assert PseudonymKey.read(path) == KEY
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -334,8 +354,9 @@ def test_key_file_errors(tmp_path: Path) -> None:
         PseudonymKey.read(tmp_path / "none")
     with pytest.raises(InputError, match="cannot read the key file"):
         PseudonymKey.read(tmp_path)
+    KEY.save(tmp_path / "new" / "site.key")
     with pytest.raises(InputError, match="cannot write the key file"):
-        KEY.save(tmp_path / "no" / "site.key")
+        KEY.save(tmp_path / "new" / "site.key" / "site.key")
     path = tmp_path / "site.key"
     KEY.save(path)
     path.chmod(0o644)

@@ -11,7 +11,7 @@ import pytest
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.traces import CleaningReport, read_trace, read_trace_with_report
+from kilowait.traces import CleaningReport, read_trace, read_trace_with_report, write_trace
 
 
 def read(folder: Path, text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
@@ -228,3 +228,71 @@ def test_damaged_parquet_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(data[: len(data) // 2])
     with pytest.raises(TraceError, match="damaged or cut short"):
         read_trace(tmp_path / "p")
+
+
+def reasons(report: CleaningReport, kind: str) -> list[str]:
+    return [f"{entry.count} {entry.reason}" for entry in report.entries if entry.kind == kind]
+
+
+def test_hint_on_missing_columns_is_an_option_of_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        TraceError, match=r"--columns runtime_s=NAME,nodes=NAME \(in Python: columns=\{'runtime_s': 'NAME'"
+    ):
+        read(tmp_path, "submit_time,colour\n1,red\n", format="csv")
+
+
+def test_words_for_priorities_are_numbers(tmp_path: Path) -> None:
+    text = "submit_time,run_time,num_nodes,priority\n0,5,1,high\n1,5,1,Low\n2,5,1,normal\n3,5,1,\n4,5,1,7\n"
+    jobs, report = read(tmp_path, text)
+    assert jobs["priority"].tolist() == [1, -1, 0, 0, 7]
+    assert "3 priority: words read as numbers: high 1, low -1, normal 0" in reasons(report, "note")
+    assert reasons(report, "corrected") == []
+
+
+def test_values_that_are_lost_are_counted_with_their_column(tmp_path: Path) -> None:
+    text = (
+        "id,submit_time,run_time,num_nodes,priority,memory_mb,gpus,req_time,state,end_time,colour\n"
+        "1,0,5,1,gold,lots,two,later,EXPLODED,yesterday,red\n2,1,5,1,silver,4G,1,UNLIMITED,PASS,,red\n"
+    )
+    jobs, report = read(tmp_path, text)
+    assert reasons(report, "corrected") == [
+        "1 end_s: 'yesterday' is not a number of seconds or a date: treated as unknown",
+        "1 estimate_s: 'later' is not a time span: treated as unknown",
+        "1 memory_mb: 'lots' is not a number: treated as unknown",
+        "1 gpus: 'two' is not a number: treated as unknown",
+        "2 priority: 'gold' (and 1 other texts) is not a number: treated as unknown",
+        "1 status: 'EXPLODED' is not a known state of a job: treated as unknown",
+    ]
+    assert jobs["memory_mb"].tolist() == [0, 4294.967296]
+    assert "0 columns not read: colour" in reasons(report, "note")
+    with pytest.raises(TraceError, match="gold"):
+        read(tmp_path, text, strict=True)
+
+
+def test_text_in_a_required_column_is_named_where_its_row_is_dropped(tmp_path: Path) -> None:
+    jobs, report = read(tmp_path, "submit_time,run_time,num_nodes\n0,5,1\n1,long,1\n2,5,all\nnoon,5,1\n")
+    assert (len(jobs), report.dropped, report.corrected) == (1, 3, 0)
+    assert {"1 runtime_s: 'long' is not a time span: treated as unknown"} <= set(reasons(report, "note"))
+    assert "1 nodes: 'all' is not a number: treated as unknown" in reasons(report, "note")
+
+
+def test_text_job_ids_are_kept_and_dependencies_found(tmp_path: Path) -> None:
+    text = "job_id,submit_time,run_time,num_nodes,after_id\n7,0,5,1,\na-1,1,5,1,7\nb-2,2,5,1,a-1\nc-3,3,5,1,gone\n"
+    jobs, report = read(tmp_path, text)
+    assert jobs["job_id"].tolist() == [7, 8, 9, 10]
+    assert jobs.labels["log_id"] == ("a-1", "b-2", "c-3")
+    assert jobs["log_id"].tolist() == [-1, 0, 1, 2]
+    assert jobs["after_id"].tolist() == [-1, 7, 8, -1]
+    assert "3 job_id is text: the job is numbered, and the text is in the column log_id" in reasons(report, "note")
+    assert reasons(report, "corrected") == [
+        "1 after_id: 'gone' is not the ID of a job in the table: treated as unknown"
+    ]
+
+
+def test_written_text_job_ids_are_read_back(tmp_path: Path) -> None:
+    jobs, _ = read(tmp_path, "job_id,submit_time,run_time,num_nodes\na-1,1,5,1\nb-2,2,5,1\n")
+    write_trace(jobs, tmp_path / "own.csv")
+    again, report = read_trace_with_report(tmp_path / "own.csv", strict=True)
+    assert again.labels["log_id"] == ("a-1", "b-2")
+    assert again["job_id"].tolist() == [1, 2]
+    assert reasons(report, "note") == []

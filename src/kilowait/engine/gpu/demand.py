@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.cluster.gpu_catalogue import gpu
+from kilowait.cluster.gpu_catalogue import gpu, is_gpu_type
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import ClusterError, InputError, TableError
 from kilowait.jobs import JobTable
@@ -176,7 +176,7 @@ def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ..
         if row > 0:
             allowed[row] = False
             for name in labels[row].split("|"):
-                matches = np.array([known.lower() == name.strip().lower() for known in names])
+                matches = np.array([is_gpu_type(name, known) for known in names])
                 if not matches.any():
                     gpu(name.strip())  # raises for an unknown type; a known one may be missing in the cluster
                 allowed[row] |= matches

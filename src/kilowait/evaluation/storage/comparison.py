@@ -6,6 +6,7 @@ jobs-N.parquet    the jobs of trace N, from 0, by submission
 cases.json        per trace: the machine, the windows, the policies, the cleaning report
 segments.parquet  job segments; ``cell`` numbers traces, policies and windows, windows varying fastest
 records.parquet   per job and cell: eligible time, if not the submission, and outcome
+records.csv       the per-job records of all cells as text, on request
 windows.parquet   the metrics, one row per cell: for a data frame
 states.parquet    the states of sleeping nodes, if any slept
 pieces.parquet    the nodes and GPUs of each segment, on node-level clusters
@@ -62,6 +63,7 @@ from kilowait.evaluation.storage.logs import (
     worked_columns,
     write_states_and_allocations,
 )
+from kilowait.evaluation.storage.record_csv import RECORDS_CSV, write_records_csv
 from kilowait.files.documents import MAX_JSON_BYTES, parse_json, read_toml, to_toml
 from kilowait.files.fields import Either, Items, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.parquet_file import ColumnType, read_parquet_columns
@@ -130,9 +132,10 @@ def save_comparison(
     results: Mapping[str, Any],
     manifest: Mapping[str, Any] | None = None,
     cells: Sequence[str] = (),
+    csv: bool = False,
     force: bool = False,
 ) -> Path:
-    """Write a comparison folder atomically."""
+    """Write a comparison folder atomically; with `csv` the per-job records of all runs also as CSV."""
 
     def fill(folder: Path) -> None:
         import pyarrow as pa
@@ -146,6 +149,12 @@ def save_comparison(
         logs = [comparison.logs(policy, window) for comparison, policy, window in _cells(comparisons)]
         pq.write_table(_segments(logs), folder / "segments.parquet", compression=COMPRESSION)
         pq.write_table(_records(logs), folder / "records.parquet", compression=COMPRESSION)
+        if csv:
+            names = [
+                {"trace": comparison.trace, "policy": comparison.policies[number].label, "window": str(window)}
+                for comparison, number, window in _cells(comparisons)
+            ]
+            write_records_csv(list(zip(names, logs, strict=True)), folder / RECORDS_CSV)
         pq.write_table(pa.Table.from_pylist(list(_rows(comparisons))), folder / "windows.parquet")
         write_states_and_allocations(logs, folder)
         if any(comparison.energy is not None for comparison in comparisons):

@@ -5,6 +5,7 @@ scenario.toml   the inputs and settings, with the full description of the machin
 jobs.parquet    the jobs, a JobTable; can be simulated again as it is
 log.parquet     the segments; machine size, groups and settings in the schema's metadata
 records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
+records.csv     the same as text with the names of users and queues, on request
 states.parquet  the states of sleeping nodes, if any slept
 pieces.parquet  the nodes and GPUs of each segment, on node-level clusters
 results.json    the metrics
@@ -56,6 +57,7 @@ from kilowait.evaluation.storage.logs import (
     worked_columns,
     write_states_and_allocations,
 )
+from kilowait.evaluation.storage.record_csv import RECORDS_CSV, write_records_csv
 from kilowait.files.documents import read_toml, to_toml
 from kilowait.files.fields import Either, Record, Text, check_fields
 from kilowait.files.parquet_file import META_KEY, ColumnType, read_parquet_columns
@@ -92,9 +94,10 @@ def save_run(
     scenario: Mapping[str, Any],
     results: Mapping[str, Any],
     manifest: Mapping[str, Any] | None = None,
+    csv: bool = False,
     force: bool = False,
 ) -> Path:
-    """Write a run folder atomically.
+    """Write a run folder atomically; with `csv` the per-job records also as CSV.
 
     `manifest` adds entries known only to the caller: command, date, seeds, sha256 of the inputs.
     A folder that is not empty is refused; `force` replaces an earlier run folder, and nothing else.
@@ -105,6 +108,8 @@ def save_run(
         log.jobs_table.to_parquet(folder / "jobs.parquet")
         _write_log(log, folder / "log.parquet")
         log.jobs().to_parquet(folder / "records.parquet")
+        if csv:
+            write_records_csv([({}, log)], folder / RECORDS_CSV)
         write_states_and_allocations([log], folder)
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 

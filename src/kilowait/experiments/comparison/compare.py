@@ -312,11 +312,13 @@ def run_and_save(
     command: Sequence[str] = (),
     tables: bool = True,
     lines: bool = False,
+    csv: bool = False,
 ) -> tuple[list[Comparison], list[dict[str, Any]]]:
     """Run a comparison with its progress and write its folder; the comparisons, and their results as plain data.
 
     Finished runs are stored beside the folder until it is written: a repeated command does not run them again. With
-    `tables` the results have lower bounds and the metrics of GPU clusters; `lines` shows each run without a terminal.
+    `tables` the results have lower bounds and the metrics of GPU clusters; `lines` shows each run without a terminal;
+    with `csv` the folder has the per-job records as CSV too.
     """
     cache = None if out is None else prepared.cell_cache(out)
     if cache is not None:
@@ -345,7 +347,8 @@ def run_and_save(
                 entry["gpus"] = gpu_metrics_by_policy(comparison, case.cluster, case.gpu_speeds, case.power_context)
     if out is not None and cache is not None:
         document = {"traces": results}
-        save(out, prepared, comparisons, document, cache, command=command, date=console.today(), force=force)
+        date = console.today()
+        save(out, prepared, comparisons, document, cache, command=command, date=date, csv=csv, force=force)
     return comparisons, results
 
 
@@ -358,6 +361,7 @@ def save(
     *,
     command: Sequence[str],
     date: str,
+    csv: bool = False,
     force: bool = False,
 ) -> Path:
     """Write the comparison's folder, and remove the cache of finished cells."""
@@ -380,7 +384,14 @@ def save(
         manifest["predictors"] = predictors
     cells = [cache.key(cell) for cell in all_cells(prepared.cases, prepared.policies)]
     folder = save_comparison(
-        out, comparisons, scenario=prepared.plan.to_dict(), results=results, manifest=manifest, cells=cells, force=force
+        out,
+        comparisons,
+        scenario=prepared.plan.to_dict(),
+        results=results,
+        manifest=manifest,
+        cells=cells,
+        csv=csv,
+        force=force,
     )
     cache.clear()
     return folder

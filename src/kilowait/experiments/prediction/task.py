@@ -27,6 +27,7 @@ from kilowait.experiments.scenario_inputs import Workload, read_log, resolve_clu
 from kilowait.experiments.settings import PowerSettings
 from kilowait.experiments.training.tune import TuningTrial, best_trial, optuna_or_error
 from kilowait.experiments.workload_settings import PredictionTask
+from kilowait.files import atomic_file
 from kilowait.predict.dataset import Dataset, make_dataset
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.model_card import ModelCard
@@ -193,14 +194,15 @@ def write_columns(columns: Columns, path: str | PathLike[str]) -> None:
 
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
     try:
-        if Path(path).suffix == ".parquet":
-            from pyarrow import parquet
+        with atomic_file(path) as temporary:
+            if Path(path).suffix == ".parquet":
+                from pyarrow import parquet
 
-            parquet.write_table(table, path)
-        else:
-            from pyarrow import csv
+                parquet.write_table(table, temporary)
+            else:
+                from pyarrow import csv
 
-            csv.write_csv(table, path)
+                csv.write_csv(table, temporary)
     except OSError as problem:
         raise InputError(f"cannot write {path}: {problem.strerror or problem}") from None
 
@@ -210,8 +212,9 @@ def check_table_name(path: str | PathLike[str]) -> None:
     suffix = Path(path).suffix
     if suffix not in (".parquet", ".csv"):
         raise InputError(f"the table's path is {path}; use the extension .parquet or .csv")
-    if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"cannot write {path}: its folder does not exist; create it first")
+    existing = next(folder for folder in Path(path).absolute().parents if folder.exists())
+    if not existing.is_dir():
+        raise InputError(f"cannot write {path}: {existing} is a file, not a folder; name another path")
 
 
 Floats = npt.NDArray[np.float64]

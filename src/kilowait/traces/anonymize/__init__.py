@@ -8,6 +8,7 @@ from kilowait.traces.anonymize.anonymize import (
     key_for,
     pseudonyms,
     publish,
+    saved_key,
 )
 from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, SuggestedRule, check_k_anonymity
 from kilowait.traces.anonymize.plan import (
@@ -39,5 +40,6 @@ __all__ = [
     "parse_shift",
     "pseudonyms",
     "publish",
+    "saved_key",
     "check_output_path",
 ]

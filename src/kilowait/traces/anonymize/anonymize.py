@@ -7,7 +7,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.files import write_text
+from kilowait.files import atomic_file, create_parents
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABEL_COLUMNS, ColumnArray
 from kilowait.traces.anonymize.k_anonymity import (
@@ -116,15 +117,36 @@ def publish(result: AnonymizedLog, path: str | PathLike[str], *, format: str | N
     output_format = written_format(path, format)
     if output_format == "batsim-platform":
         raise InputError("a Batsim platform describes a machine and has no jobs; write swf, csv, parquet or batsim")
-    write_trace(result.jobs, path, format=output_format)
     if output_format in FORMATS_WITH_PLAN:
+        write_trace(result.jobs, path, format=output_format)
         return None
     plan_path = Path(f"{path}.plan.json")
+    if plan_path.is_dir():
+        raise InputError(f"cannot write {plan_path}: it is a folder; name another file with --out")
     try:
-        write_text(plan_path, f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n")
+        with atomic_file(plan_path) as temporary:
+            temporary.write_text(f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
+            write_trace(result.jobs, path, format=output_format)
     except OSError as problem:
         raise InputError(f"cannot write {plan_path}: {problem.strerror or problem}") from None
     return plan_path
+
+
+@contextmanager
+def saved_key(key: PseudonymKey, path: str | PathLike[str] | None) -> Iterator[None]:
+    """Save a new key for the block that publishes a log with it; the key is removed if nothing is published.
+
+    None: the key exists already. Otherwise the key is on the disk before the log, which is useless without it.
+    """
+    if path is None:
+        yield
+        return
+    key.save(path)
+    try:
+        yield
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
 
 
 def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobTable:
@@ -288,13 +310,18 @@ class PseudonymKey:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the key to a new file that only its owner may read; an existing file is never replaced."""
         try:
+            create_parents(path)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             raise InputError(_KEY_EXISTS.format(path)) from None
         except OSError as problem:
             raise InputError(f"cannot write the key file {path}: {problem.strerror or problem}") from None
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(f"{self.secret.hex()}\n")
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(f"{self.secret.hex()}\n")
+        except OSError as problem:
+            Path(path).unlink(missing_ok=True)
+            raise InputError(f"cannot write the key file {path}: {problem.strerror or problem}") from None
 
     def digest(self, domain: str, text: str) -> bytes:
         """HMAC-SHA256 of a text. Domains are separate: a user and an account of the same name get different digests."""

@@ -63,6 +63,7 @@ COLUMN_RULES: dict[str, ColumnRule] = {
     "queue": ColumnRule("keep"),  # usually public; the plan shows them
     "qos": ColumnRule("keep"),
     "name": ColumnRule("drop"),  # free text
+    "log_id": ColumnRule("drop"),
     "node_list": ColumnRule("hash"),
     "status": ColumnRule("keep"),
     "wait_s": ColumnRule("keep", "near"),

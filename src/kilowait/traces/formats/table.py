@@ -29,6 +29,7 @@ from kilowait.traces.formats.table_columns import (
     is_own_table,
     normalized_name,
     raw_columns_of,
+    table_origin,
 )
 from kilowait.traces.formats.table_rows import arrow_table, parquet_schema, unpack_limit
 from kilowait.traces.trace_input import TraceInput
@@ -41,6 +42,7 @@ def read_csv(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     top, delimiter = _header([line.rstrip("\r") for line in lines], columns)
     names = split_header(lines[top].rstrip("\r"), delimiter)
     own = is_own_table(names)
+    guarded = own or table_origin(names) == "records"
     found = _well_formed_rows(lines, top, names, report) if own and delimiter == "," else None
     rows, at = _rows(lines, top, delimiter, len(names), report) if found is None else found
     if not report.rows_read:
@@ -48,7 +50,7 @@ def read_csv(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     cells: dict[str, list[str]] = {}
     for index, name in enumerate(names):  # Of columns with the same name the first is used.
         if name not in cells:
-            text_of = _UnguardedCells() if own and name in LABEL_COLUMNS else None
+            text_of = _UnguardedCells() if guarded and name in LABEL_COLUMNS else None
             column = (row[index] for row in rows)
             cells[name] = (
                 [text_of[cell] for cell in column] if text_of is not None else [cell.strip() for cell in column]

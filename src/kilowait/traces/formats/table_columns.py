@@ -12,13 +12,22 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS
-from kilowait.traces.cell_parser import coded, number, numbers, seconds, split_line, unix_s
+from kilowait.traces.cell_parser import coded, number, numbers, split_line, unix_s
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.cell_values import (
+    UNKNOWN_WORDS,
+    durations,
+    job_numbers,
+    job_references,
+    quantities,
+    report_lost,
+)
 
 _TIMES = ("submit_s", "start_s", "end_s", "begin_s", "cancel_s", "hold_until_s")
 _SPANS = ("runtime_s", "estimate_s", "planned_s", "limit_s", "overrun_planned_s", "wait_s", "think_s")
-_NUMBERS = tuple(name for name in COLUMNS if name not in (*_TIMES, *_SPANS, *LABEL_COLUMNS, "status"))
+_IDS = ("job_id", "after_id")
+_NUMBERS = tuple(name for name in COLUMNS if name not in (*_IDS, *_TIMES, *_SPANS, *LABEL_COLUMNS, "status"))
 _INFINITE = ("inf", "Infinity")
 UNIX_S = 5e8
 """Times beyond this are Unix time: logs are shorter than sixteen years."""
@@ -40,8 +49,11 @@ def column_source(value: Any) -> tuple[str, float]:
     )
 
 
-def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) -> dict[str, list[tuple[str, float]]]:
+def _matched(
+    cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None, kind: str
+) -> dict[str, list[tuple[str, float]]]:
     """For each of kilowait's columns the candidate columns of the file, the best first."""
+    aliases = RECORD_ALIASES if kind == "records" else ALIASES
     found: dict[str, list[tuple[str, float]]] = {}
     for target, value in (columns or {}).items():
         if target not in MAPPABLE_COLUMNS:
@@ -59,7 +71,7 @@ def _matched(cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None) 
             continue
         wanted = (
             target,
-            *(written[alias] for alias in (normalized_name(target), *ALIASES.get(target, ())) if alias in written),
+            *(written[alias] for alias in (normalized_name(target), *aliases.get(target, ())) if alias in written),
         )
         names = list(dict.fromkeys(name for name in wanted if name in cells and name not in mapped))
         if names:
@@ -76,33 +88,50 @@ def raw_columns_of(
     cells: dict[str, list[str]], line: npt.NDArray[np.int64], columns: Mapping[str, Any] | None, report: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
     """The raw job columns, and meta data on time origin and table format."""
-    found = _matched(cells, columns)
+    kind = table_origin(cells)
+    found = _matched(cells, columns, kind)
+    if kind == "records" and "start_s" in found and "wait_s" not in (columns or {}):
+        found.pop("wait_s", None)  # it does not count the time before a job is eligible, so it does not give the start
     absent = [name for name in ("submit_s",) if name not in found]
     absent += [] if "runtime_s" in found or {"start_s", "end_s"} <= set(found) else ["runtime_s (or start_s and end_s)"]
     absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
     if absent:
+        names = [text.split(" ")[0] for text in absent]
         raise TraceError(
-            f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Map the columns: "
-            "columns={'submit_s': 'name of the column', 'runtime_s': ..., 'nodes': ...}"
+            f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Name the column of the file for each: "
+            f"--columns {','.join(f'{name}=NAME' for name in names)} (in Python: columns={{{names[0]!r}: 'NAME', ...}})"
         )
-    kind = table_origin(cells)
     own = kind == "csv" and is_own_table(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
         report.add("note", f"columns read as {used}; spans in seconds")
+    _note_unused(cells, found, report)
     draft = RawColumns(line, {}, whole_bytes=not own)
+    if "job_id" in found:
+        texts = cells[found["job_id"][0][0]]
+        draft.numbers["job_id"], names = job_numbers(texts, line, report)
+        if names is not None and "log_id" not in found:
+            draft.words["log_id"] = names
+        if "after_id" in found:
+            ids = dict(zip(texts, draft.numbers["job_id"].tolist(), strict=True))
+            draft.numbers["after_id"] = job_references(cells[found["after_id"][0][0]], ids, line, report)
     for target in _TIMES:
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, report)
     for target in _SPANS:
         if target in found:
             name, factor = found[target][0]
-            draft.numbers[target] = _spans(cells[name], factor)
+            draft.numbers[target] = durations(cells[name], factor)
+            report_lost(
+                target, cells[name], draft.numbers[target], line, report,
+                expected="a time span", required=target == "runtime_s",
+            )  # fmt: skip
             if normalized_name(name) == "timelimit" and kind == "csv" and not columns:
-                _without_unit(draft, cells[name], report)
+                _without_unit(draft, name, cells[name], report)
     for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
-            values = numbers(cells[name]) * factor
+            values = quantities(target, cells[name], line, report) * factor
+            report_lost(target, cells[name], values, line, report, required=target == "nodes")
             if target == "checkpoint_s":  # No checkpoints.
                 values[[text in _INFINITE for text in cells[name]]] = np.inf
             earlier = draft.numbers.get(target)
@@ -113,7 +142,7 @@ def raw_columns_of(
             texts = cells[found[target][0][0]]
             draft.words[target] = coded(texts if own else [re.sub(r"^(\d+)\.0$", r"\1", t) for t in texts], blank)
     if "status" in found:
-        draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own)
+        draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own, draft, report)
     first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
     _derive(draft, first_nodes, "alcf" if kind == "alcf" else "own" if own else kind, report)
     meta: dict[str, Any] = {"unix_start_s": 0} if np.nanmax(draft.get("submit_s"), initial=0) > UNIX_S else {}
@@ -133,6 +162,11 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
             numbers["runtime_s"] = np.where(np.isnan(draft.get("runtime_s")), end - start, draft.get("runtime_s"))
         if "wait_s" not in numbers:
             numbers["wait_s"] = start - draft.get("submit_s")
+        if kind == "records" and end is not None:
+            parts = end - start > draft.get("runtime_s") * (1 + 1e-9) + 1e-6
+            report.add_rows(
+                "note", "ran in several parts: the run time is their sum, not end - start", parts, draft.line
+            )
         unstarted = np.isnan(start) & ~(draft.get("runtime_s") > 0)
         draft.never_ran["it has no start"] = unstarted
         if end is not None:
@@ -156,19 +190,24 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
             draft.never_ran["no nodes used and no run time"] = ~(used > 0) & (draft.get("runtime_s") <= 0)
 
 
-def _spans(texts: list[str], factor: float) -> Floats:
-    """Seconds of time spans; the factor applies to plain numbers, not to spans such as 1:30:00."""
-    values = numbers(texts) * factor
-    for row in np.flatnonzero(np.isnan(values)).tolist():
-        values[row] = seconds(texts[row])
-    return values
+def _note_unused(
+    cells: Mapping[str, list[str]], found: Mapping[str, list[tuple[str, float]]], report: CleaningReport
+) -> None:
+    """Note the columns of the file that no column of the job table is read from."""
+    used = set()
+    for target, sources in found.items():
+        used |= {name for name, _ in (sources if target in ("nodes", "cores") else sources[:1])}
+    unused = [name or "(unnamed)" for name in cells if name not in used]
+    if unused:
+        more = f" and {len(unused) - 40} more" if len(unused) > 40 else ""
+        report.add("note", f"columns not read: {', '.join(unused[:40])}{more}")
 
 
-def _without_unit(draft: RawColumns, texts: list[str], report: CleaningReport) -> None:
+def _without_unit(draft: RawColumns, name: str, texts: list[str], report: CleaningReport) -> None:
     """Reject time limits without a unit: they may be in minutes, as in Slurm, or in seconds."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
-    reason = "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
-    report.add_rows("note", f"{reason} if it is in minutes", bare, draft.line)
+    reason = "a number without a unit, which is ignored; if it is in minutes, map it: --columns estimate_s"
+    report.add_rows("note", f"{name} is {reason}={name}*60", bare, draft.line)
     draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
 
 
@@ -182,6 +221,10 @@ def _times(
     known = ~np.isnan(values)
     if target == "cancel_s":
         values[[text in _INFINITE for text in texts]] = np.inf
+    report_lost(
+        target, texts, values, draft.line, report,
+        expected="a number of seconds or a date", required=target == "submit_s",
+    )  # fmt: skip
     mostly = bool((dated & known).sum() * 2 >= known.sum()) if dated.any() else False
     stray = known & (dated != mostly)
     reason = "a date among numbers" if not mostly else "a number among dates"
@@ -192,21 +235,30 @@ def _times(
     return values if mostly else values * factor
 
 
-def _statuses(cells: Mapping[str, list[str]], name: str, kind: str, own: bool) -> Floats:
-    codes: list[float] = []
+def _statuses(
+    cells: Mapping[str, list[str]], name: str, kind: str, own: bool, draft: RawColumns, report: CleaningReport
+) -> Floats:
+    """Status codes of words, exit codes or codes of Slurm's database; -1 for unknown ones, which are counted."""
     exits = normalized_name(name) in ("exitstatus", "exitcode")
-    for text in cells[name]:
+    texts = cells[name]
+
+    def code(text: str) -> float:
         value = number(text)
+        if kind == "records":
+            return _OUTCOMES.get(text.lower(), math.nan)
         if math.isnan(value):
             word = text.upper().split(" ")[0].rstrip("+") if text else ""
-            codes.append(STATUS_WORDS.get(word, -1.0))
-        elif own:
-            codes.append(value)
-        elif exits:
-            codes.append(1.0 if value == 0 else 0.0)
-        else:
-            codes.append(SLURM_CODES.get(int(value), -1.0) if kind == "slurmdb" else -1.0)
-    return np.array(codes, np.float64)
+            return STATUS_WORDS.get(word, -1.0 if text.lower() in UNKNOWN_WORDS else math.nan)
+        if own:
+            return value
+        if exits:
+            return 1.0 if value == 0 else 0.0
+        return SLURM_CODES.get(int(value), -1.0) if kind == "slurmdb" else math.nan
+
+    code_of = {text: code(text) for text in set(texts)}
+    codes = np.array([code_of[text] for text in texts], np.float64)
+    report_lost("status", texts, codes, draft.line, report, expected="a known state of a job")
+    return codes
 
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -240,6 +292,18 @@ ALIASES: dict[str, Sequence[str]] = {
     "wait_s": ("waittime", "wait"),
 }
 """Aliases of each column, normalized by `normalized_name`, preferred first; kilowait's own names take precedence."""
+
+RECORD_ALIASES: dict[str, Sequence[str]] = {
+    **ALIASES,
+    "runtime_s": ("runs",),
+    "account": ("project", "projectid"),
+    "status": ("outcome",),
+}
+"""Aliases in the per-job records of a run, where `group` is the node group."""
+
+_OUTCOMES = {"1": 1.0, "2": 0.0, "3": 5.0, "completed": 1.0, "killed": 0.0, "cancelled": 5.0}
+_OUTCOMES |= dict.fromkeys(("0", "4", "unstarted", "rejected"), -1.0)
+"""Outcomes of jobs (`kilowait.jobs.Outcome`) to status."""
 
 _WORDS = {1: "COMPLETED PASS PASSED OK SUCCESS SUCCEEDED DONE FINISHED CD COMPLETE"}
 _WORDS |= {5: "CANCELLED CANCELED KILLED CA DELETED ABORTED"}
@@ -280,7 +344,10 @@ def is_table(lines: list[str]) -> bool:
 
 
 def table_origin(columns: Iterable[str]) -> str:
-    """Origin of a table by its column names: alcf, nrel, slurmdb or csv."""
+    """Origin of a table by its column names: records (of a run), alcf, nrel, slurmdb or csv."""
+    columns = set(columns)
+    if {"eligible_s", "start_s", "run_s", "outcome"} <= columns:
+        return "records"
     names = {normalized_name(name) for name in columns}
     if {"queuedtimestamp", "walltimeseconds"} <= names or {"walltime", "nodenum", "newstatus"} <= names:
         return "alcf"
