@@ -19,6 +19,7 @@ from kilowait.cluster.gpu_speeds import (
     measured_speeds,
     read_throughputs,
     roofline_speeds,
+    speeds_for,
 )
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -238,3 +239,64 @@ def test_speeds_for_the_types_of_a_cluster():
     plain = NodeGroup("cpu", 2, cores=8, node_level=True)
     fat = NodeGroup("gpu", 2, cores=8, gpus=4, gpu_type="T4", node_level=True)
     assert gpu_types(Cluster((plain, fat))) == ("", "T4")
+
+
+# -- the type on which a run time was measured -------------------------------------------------------------
+
+
+MIXED = Cluster.preset("gpu-mixed")
+
+
+def measured_on(*names, requested=()):
+    """One job for each: the type on which its run time was measured, and the type that it requests; "" if unknown."""
+    labels = {"runtime_gpu_type": tuple(set(names) - {""}), "gpu_types": tuple(set(requested) - {""})}
+    columns = {
+        "runtime_gpu_type": [labels["runtime_gpu_type"].index(name) if name else -1 for name in names],
+        "gpu_types": [labels["gpu_types"].index(name) if name else -1 for name in requested] or None,
+    }
+    count = len(names)
+    rows = {"job_id": range(count), "submit_s": [0] * count, "runtime_s": [60] * count, "nodes": [1] * count}
+    return JobTable(**rows, gpus=[1] * count, labels={k: v for k, v in labels.items() if v}, **columns)
+
+
+@pytest.mark.parametrize("setting", ["auto", "roofline"])
+def test_jobs_take_their_recorded_time_on_the_type_it_was_measured_on(setting):
+    names = ("A100", "V100", "T4", "RTX4090")
+    speeds = speeds_for(setting, measured_on(*names), MIXED)
+    assert np.diag(speeds.speed).tolist() == [1.0] * 4
+    assert np.diag(speeds.source).tolist() == codes(*["recorded"] * 4)
+    assert speeds.speed[2, 0] < 1 < speeds.speed[0, 2]
+
+
+def test_the_requested_type_is_the_default_and_the_recorded_type_goes_first():
+    speeds = speeds_for("auto", measured_on("", "A100", "", requested=("T4", "T4", "")), MIXED)
+    assert speeds.speed[2, 0] == 1.0 and speeds.speed[0, 1] == 1.0 and speeds.speed[2, 1] < 1.0
+    assert speeds.speed[:, 2].tolist() == [1.0] * 4, "of an unknown type: its recorded time everywhere"
+    assert speeds.source[:, 2].tolist() == codes(*["given"] * 4)
+
+
+def test_one_of_several_requested_types_takes_the_recorded_time_on_each():
+    speeds = speeds_for("auto", measured_on("", requested=("V100|T4",)), MIXED)
+    assert speeds.speed[[1, 2], 0].tolist() == [1.0, 1.0]
+
+
+def test_types_without_data_sheets_take_the_recorded_time():
+    openb = Cluster.preset("openb")
+    speeds = speeds_for("auto", measured_on("G2", "MISC", "T4"), openb)
+    assert (speeds.speed[:, :2][[bool(name) for name in speeds.types]] == 1.0).all()
+    assert speeds.speed[speeds.types.index("T4"), 2] == 1.0
+    assert speeds.speed[speeds.types.index("G2"), 2] == 1.0
+
+
+def test_measured_ratios_are_relative_to_the_type_of_the_run_time():
+    jobs = gavel_jobs(50, 4.0)
+    gavel = Cluster.preset("gavel")
+    on_v100 = speeds_for("auto", jobs, gavel)
+    labels = {**jobs.labels, "runtime_gpu_type": ("K80",)}
+    columns = {name: jobs[name] for name in jobs.columns}
+    on_k80 = speeds_for("auto", JobTable(labels=labels, **columns), gavel)
+    v100, k80 = on_v100.types.index("V100"), on_v100.types.index("K80")
+    assert (on_v100.speed[v100] == 1).all() and (on_k80.speed[k80] == 1).all()
+    measured = on_v100.source[k80] == SPEED_SOURCES.index("measured")
+    assert measured.any()
+    np.testing.assert_allclose((on_v100.speed[k80] * on_k80.speed[v100])[measured], 1.0)

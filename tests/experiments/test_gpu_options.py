@@ -76,10 +76,13 @@ def test_measured_speeds_are_used_if_known(tmp_path):
     known = ~np.isnan(measured.speed)
     assert 0 < known.sum() < known.size
     np.testing.assert_array_equal(speeds.speed[known], measured.speed[known])
-    assert (speeds.source[~known] == SPEED_SOURCES.index("roofline")).all()
+    others = [SPEED_SOURCES.index(name) for name in ("roofline", "recorded")]
+    assert np.isin(speeds.source[~known], others).all()
+    own = speeds.types.index("V100")
+    assert (speeds.source[own] == SPEED_SOURCES.index("recorded")).all() and (speeds.speed[own] == 1).all()
     text = speed_sources_text(speeds, jobs)
     assert "measured" in text and "by roofline" in text
-    assert (speeds_for("roofline", jobs, GAVEL).source == SPEED_SOURCES.index("roofline")).all()
+    assert (speeds_for("roofline", jobs, GAVEL).source[own + 1 :] == SPEED_SOURCES.index("roofline")).all()
     assert speeds_for("none", jobs, GAVEL) is None
     rows = {f"('{model}', 1)": {"null": 3.0} for model in jobs.labels["model"]}
     path = tmp_path / "fast.json"
@@ -94,6 +97,17 @@ def test_unknown_gpu_types_have_speed_1():
     speeds = speeds_for("auto", gpu_workload(20, openb), openb)
     speeds.require_known()
     assert (speeds.speed[speeds.types.index("G2")] == 1.0).all()
+
+
+def test_unknown_types_of_run_times_and_logs_without_gpu_jobs_are_noted(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,runtime_s,nodes,cores,gpus\n1,0,60,1,1,1\n2,0,60,1,1,0\n")
+    notes = run_scenario(Scenario(str(path), cluster="gpu-mixed")).notes
+    assert "1 of 1 GPU jobs do not say on which GPU type their run time was measured" in " ".join(notes)
+    assert not run_scenario(Scenario("gpu:20:gpu-mixed")).notes
+    path.write_text("job_id,submit_s,runtime_s,nodes,cores,gpus\n2,0,60,1,1,0\n")
+    notes = run_scenario(Scenario(str(path), cluster="gpu-mixed")).notes
+    assert notes == ("none of the 1 jobs requests a GPU: all run on the cores of gpu-mixed",)
 
 
 def test_least_energy_order_starts_with_the_most_efficient_type():

@@ -1,8 +1,10 @@
 """Relative speed of each job on each GPU type, computed before the simulation.
 
-Speed 1 corresponds to the job's `runtime_s` on a reference type. Sources of a speed, best first:
+Speed 1 corresponds to the job's `runtime_s` on the GPU type on which that run time was measured
+(`runtime_gpu_types`). Sources of a speed, best first:
 
 - *given*: by the caller;
+- *recorded*: 1, because the run time was measured on this type;
 - *measured*: the ratio of two measured throughputs of this workload on this number of GPUs;
 - *roofline*: from FLOPS and bandwidth of the two types. A rough estimate: on Gavel's throughputs its error is a
   factor of 1.8 (root mean square of logarithms), and it misses workloads that are slower on the newer GPU.
@@ -26,7 +28,7 @@ from kilowait.cluster.gpu_catalogue import GAVEL_THROUGHPUTS, GpuType, Throughpu
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Floats
 
-SPEED_SOURCES = ("unknown", "given", "measured", "roofline")
+SPEED_SOURCES = ("unknown", "given", "measured", "roofline", "recorded")
 """Source of a speed, by code."""
 
 
@@ -45,6 +47,10 @@ class JobColumns(Protocol):
 
     def __len__(self) -> int: ...
     def __contains__(self, name: object) -> bool: ...
+    def __getitem__(self, key: Any) -> Any:
+        """A column by name, or a table of selected rows."""
+        ...
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column by name."""
         ...
@@ -315,20 +321,81 @@ def _per_job(what: str, values: npt.ArrayLike, count: int) -> Floats:
 def speeds_for(text: str, jobs: JobColumns, cluster: Cluster) -> Speeds | None:
     """Speed of each job on each GPU type, by the setting `gpu_speeds`; None: speed 1 everywhere.
 
+    Speeds are relative to the type on which the run time of the job was measured (`runtime_gpu_types`): there the job
+    takes its recorded run time. A job whose type is unknown takes its recorded run time on every type.
+
     >>> from kilowait.jobs import JobTable
-    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
+    >>> rows = {"job_id": [1, 2], "submit_s": [0, 0], "runtime_s": [9, 9], "nodes": [1, 1], "gpus": [1, 1]}
+    >>> jobs = JobTable(**rows, runtime_gpu_type=[0, -1], labels={"runtime_gpu_type": ("V100",)})
     >>> speeds_for("auto", jobs, Cluster.preset("gpu-mixed")).speed.round(2).tolist()
-    [[1.24], [1.0], [0.36], [1.12]]
+    [[1.24, 1.0], [1.0, 1.0], [0.36, 1.0], [1.12, 1.0]]
     """
-    if text.strip().lower() == "none" or "gpus" not in jobs:
+    setting = text.strip().lower()
+    if setting == "none" or "gpus" not in jobs:
         return None
     types = gpu_types(cluster)
-    reference = str(jobs.meta.get("reference_gpu", "V100"))
-    estimated = [roofline_speeds(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
-    if text.strip().lower() == "roofline":
-        return fill_unknown_speeds(*estimated)
-    table = GAVEL_THROUGHPUTS if text.strip().lower() == "auto" else _throughputs(text)
-    return fill_unknown_speeds(measured_speeds(jobs, types, table, reference), *estimated)
+    throughputs = None if setting == "roofline" else GAVEL_THROUGHPUTS if setting == "auto" else _throughputs(text)
+    speeds = constant_speeds(jobs, types, 1.0)
+    code, references = runtime_gpu_types(jobs)
+    for number, reference in enumerate(references):
+        rows = np.flatnonzero(code == number)
+        if not len(rows) or "|" in reference:  # one of several types: the run time is taken as it is on each
+            continue
+        of_rows = _speeds_relative_to(reference, jobs[rows], types, throughputs)
+        speeds.speed[:, rows], speeds.spread[:, rows] = of_rows.speed, of_rows.spread
+        speeds.source[:, rows] = of_rows.source
+    return speeds
+
+
+def _speeds_relative_to(
+    reference: str, jobs: JobColumns, types: Sequence[str], throughputs: Throughputs | None
+) -> Speeds:
+    """Speeds of jobs whose run times were all measured on one type; 1 where no ratio to that type is known."""
+    own = [name for name in types if name and name.lower() == reference.lower()]
+    tables = [_recorded_speeds(jobs, types, own)]
+    if throughputs is not None and _key(reference, throughputs):
+        tables.insert(0, measured_speeds(jobs, types, throughputs, reference))
+    known = _known(reference)
+    if known is not None and not np.isnan([known.tflops("fp32"), known.bandwidth_gb_per_s]).any():
+        tables.append(roofline_speeds(jobs, types, reference))
+    filled = fill_unknown_speeds(*tables, constant_speeds(jobs, types, 1.0))
+    with_gpus = _gpus(jobs) > 0
+    for name in own:
+        filled.source[types.index(name), with_gpus] = SPEED_SOURCES.index("recorded")
+    return filled
+
+
+def _recorded_speeds(jobs: JobColumns, types: Sequence[str], own: Sequence[str]) -> Speeds:
+    """Speed 1 on the types on which the run times were measured; the others are unknown."""
+    speed = np.full((len(types), len(jobs)), np.nan)
+    for name in own:
+        speed[types.index(name)] = 1.0
+    return _speeds_table(jobs, types, speed, np.ones(speed.shape), "recorded")
+
+
+def runtime_gpu_types(jobs: JobColumns) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """The GPU type on which the run time of each job was measured: codes (-1: unknown) and names.
+
+    It is that of the column `runtime_gpu_type`, else the type that the job requests (`gpu_types`); a request such as
+    ``V100M16|V100M32`` does not say on which of these types the job ran.
+
+    >>> from kilowait.jobs import JobTable
+    >>> rows = {"job_id": [1, 2, 3], "submit_s": [0] * 3, "runtime_s": [9] * 3, "nodes": [1] * 3, "gpus": [1] * 3}
+    >>> labels = {"runtime_gpu_type": ("A100",), "gpu_types": ("T4", "A100|T4")}
+    >>> jobs = JobTable(**rows, runtime_gpu_type=[0, -1, -1], gpu_types=[1, 0, -1], labels=labels)
+    >>> code, names = runtime_gpu_types(jobs)
+    >>> [names[number] if number >= 0 else "" for number in code]
+    ['A100', 'T4', '']
+    """
+    code = np.full(len(jobs), -1)
+    names: list[str] = []
+    for column in ("runtime_gpu_type", "gpu_types"):
+        of_column = jobs.column(column).astype(np.int64)
+        known = (code < 0) & (of_column >= 0) & (of_column < len(jobs.labels.get(column, ())))
+        code[known] = of_column[known] + len(names)
+        names += jobs.labels.get(column, ())
+    code[_gpus(jobs) == 0] = -1
+    return code, tuple(names)
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_catalogue import gpu
-from kilowait.cluster.gpu_speeds import SPEED_SOURCES, Speeds, speeds_for
+from kilowait.cluster.gpu_speeds import SPEED_SOURCES, Speeds, gpu_types, runtime_gpu_types, speeds_for
 from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
 from kilowait.engine.gpu.demand import node_types
 from kilowait.errors import InputError, UnknownNameError
@@ -76,14 +76,41 @@ def speed_sources_text(speeds: Speeds | None, jobs: JobTable) -> str:
     """
     if speeds is None or not len(jobs):
         return "the same on every type of GPU"
-    names = {"measured": "measured", "roofline": "by roofline (a guess)", "given": "taken as 1"}
+    names = {
+        "recorded": "recorded on that type",
+        "measured": "measured",
+        "roofline": "by roofline (a guess)",
+        "given": "taken as 1",
+    }
     rows = jobs["gpus"] > 0
-    gpu_types = [index for index, name in enumerate(speeds.types) if name]
-    codes = speeds.source[gpu_types][:, rows]
+    with_gpus = [index for index, name in enumerate(speeds.types) if name]
+    codes = speeds.source[with_gpus][:, rows]
     if not codes.size:
         return "the same on every type of GPU"
     shares = {name: float(np.mean(codes == SPEED_SOURCES.index(name))) for name in names}
     return ", ".join(f"{100 * share:.0f} % {names[name]}" for name, share in shares.items() if share > 0)
+
+
+def gpu_notes(jobs: JobTable, cluster: Cluster, gpu_speeds: str) -> list[str]:
+    """What a GPU cluster cannot know of these jobs: none with GPUs; run times of unknown GPU types.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[0], cores=[4])
+    >>> gpu_notes(jobs, Cluster.preset("gpu-mixed"), "auto")
+    ['none of the 1 jobs requests a GPU: all run on the cores of gpu-mixed']
+    """
+    with_gpus = int(np.count_nonzero(jobs["gpus"])) if "gpus" in jobs else 0
+    if not with_gpus:
+        return [f"none of the {len(jobs):,} jobs requests a GPU: all run on the cores of {cluster.name}"]
+    if gpu_speeds.strip().lower() == "none" or len(set(gpu_types(cluster)) - {""}) < 2:
+        return []
+    code, _ = runtime_gpu_types(jobs)
+    unknown = int(np.count_nonzero((code < 0) & (jobs["gpus"] > 0)))
+    if not unknown:
+        return []
+    return [
+        f"{unknown:,} of {with_gpus:,} GPU jobs do not say on which GPU type their run time was measured "
+        "(runtime_gpu_type, or one type in gpu_types): they take it on every type"
+    ]
 
 
 def gpu_type_energy(

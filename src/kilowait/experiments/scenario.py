@@ -16,7 +16,7 @@ from kilowait.cluster.toml import to_dict
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, budget_violation
 from kilowait.errors import InputError
-from kilowait.experiments.gpu_options import simulate_arguments
+from kilowait.experiments.gpu_options import gpu_notes, simulate_arguments
 from kilowait.experiments.policies import resolve_policy
 from kilowait.experiments.power import make_power_context, with_power
 from kilowait.experiments.power_controls import (
@@ -151,7 +151,7 @@ def prepare_scenario(
     predictors: tuple[SavedPredictor, ...] = ()
     if cluster.node_level:
         jobs, more = _without_dependencies(jobs, scenario.dependencies)
-        notes += more
+        notes += [*more, *gpu_notes(jobs, cluster, scenario.gpu.gpu_speeds)]
     if scenario.power is not None:
         jobs, more = with_power(scenario.power, jobs)
         notes += more

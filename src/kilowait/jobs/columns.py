@@ -54,6 +54,9 @@ COLUMNS: dict[str, JobColumn] = {
     "cpu_milli": JobColumn(np.int64, -1, -1, "total thousandths of a core, for fractions of cores"),
     "gpu_milli": JobColumn(np.int64, 1, 1000, "thousandths of its GPU, for GPU sharing on node-level clusters", 1000),
     "gpu_types": JobColumn(np.int32, -1, -1, "GPU types it may run on, names separated by bars; any if unknown"),
+    "runtime_gpu_type": JobColumn(
+        np.int32, -1, -1, "GPU type on which runtime_s was measured; the requested type if unknown"
+    ),
     "model": JobColumn(np.int32, -1, -1, "workload, for measured speeds: 'ResNet-18 (batch size 16)'"),
     "gpus_may_span_nodes": JobColumn(np.int8, 0, 0, "1: its GPUs may be on any number of nodes", 1),
     "priority": JobColumn(np.float64, -1e15, 0, "priority, larger is more important"),
@@ -92,7 +95,9 @@ COLUMNS: dict[str, JobColumn] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABEL_COLUMNS = ("user", "account", "queue", "qos", "name", "log_id", "node_list", "gpu_types", "model")
+LABEL_COLUMNS = (
+    "user", "account", "queue", "qos", "name", "log_id", "node_list", "gpu_types", "runtime_gpu_type", "model",
+)  # fmt: skip
 """Columns whose integers may be codes of labels."""
 
 

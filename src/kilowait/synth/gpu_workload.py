@@ -37,6 +37,9 @@ def _batches(name: str, *sizes: int) -> tuple[str, ...]:
     return tuple(f"{name} (batch size {size})" for size in sizes)
 
 
+RUNTIME_GPU_TYPE = "V100"
+"""GPU type of which the run times of both workloads are."""
+
 MULTI_GPU_MODELS: tuple[str, ...] = (
     *_batches("ResNet-18", 16, 32, 64, 128, 256),
     *_batches("ResNet-50", 16, 32, 64, 128),
@@ -111,11 +114,12 @@ def gavel_jobs(
         nodes=np.ones(count, np.int64),
         gpus=gpus,
         model=model,
+        runtime_gpu_type=np.zeros(count, np.int32),
         gpus_may_span_nodes=np.ones(count, np.int8) if multi_gpu else None,
         priority=priority if priorities else None,
         slack_s=slack if slo else None,
-        labels={"model": MODEL_TYPES},
-        meta={"workload": "gavel", "seed": seed, "jobs_per_hour": float(jobs_per_hour), "reference_gpu": "V100"},
+        labels={"model": MODEL_TYPES, "runtime_gpu_type": (RUNTIME_GPU_TYPE,)},
+        meta={"workload": "gavel", "seed": seed, "jobs_per_hour": float(jobs_per_hour)},
     )
 
 
@@ -252,9 +256,10 @@ def gpu_workload(
         gpu_milli=gpu_milli,
         gpus_may_span_nodes=np.ones(count, np.int8) if chosen.gpus_may_span_nodes else None,
         model=_models(gpus, seed),
+        runtime_gpu_type=np.zeros(count, np.int32),
         priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=sampled_users(stream(seed, "gpu.users"), count, USERS),
-        labels={"model": MODEL_TYPES},
+        labels={"model": MODEL_TYPES, "runtime_gpu_type": (RUNTIME_GPU_TYPE,)},
         meta={"workload": "gpu", "seed": int(seed), "cluster": cluster.name},
     )
 

@@ -73,6 +73,8 @@ def test_pai_task_table_alone(read: Read) -> None:
     assert jobs["cpu_milli"].tolist() == [6000, 8000, 24000, 24000, 16000]
     assert jobs["memory_mb"][0] == pytest.approx(30000 * 1.048576)
     assert jobs["status"].tolist() == [1, 1, 0, 1, 1]
+    ran_on = [jobs.labels["runtime_gpu_type"][code] if code >= 0 else "" for code in jobs["runtime_gpu_type"]]
+    assert ran_on == ["MISC", "", "T4", "V100", "V100"]
     assert "user" not in jobs
     assert entry_count(ledger, "still waiting when the trace ends") == 1
     assert entry_count(ledger, "run time unknown") == 1

@@ -53,6 +53,7 @@ COLUMN_RULES: dict[str, ColumnRule] = {
     "cpu_milli": ColumnRule("keep", "some"),
     "gpu_milli": ColumnRule("keep", "some"),
     "gpu_types": ColumnRule("keep"),  # hardware types
+    "runtime_gpu_type": ColumnRule("keep"),
     "model": ColumnRule("hash"),  # workload names may identify a project
     "gpus_may_span_nodes": ColumnRule("keep"),
     "priority": ColumnRule("keep", "near"),
@@ -88,7 +89,6 @@ META_RULES: dict[str, Literal["keep", "drop"]] = {
     "unix_start_s": "keep",
     "time_zone": "keep",
     "largest_machine": "keep",
-    "reference_gpu": "keep",
     "rescaled_load": "keep",
     "source": "drop",
     "header": "drop",

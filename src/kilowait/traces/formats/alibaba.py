@@ -115,7 +115,8 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], report: CleaningReport) -
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
     report.add_rows("note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
-    report.add("note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)")
+    draft.words["runtime_gpu_type"] = tasks.words("gpu_type", ("", "nan", "CPU"))
+    report.add("note", "gpu_type is the type on which a task ran, not its request: runtime_gpu_type")
     return draft
 
 
