@@ -115,6 +115,9 @@ def features(context: typer.Context, task: PredictionTask, out: Table) -> None:
     loaded = _prepared(task)
     table = table_columns(loaded.dataset)
     write_columns(table, out)
+    target = loaded.dataset.target
+    if target.name in ("power", "energy"):
+        print(f"{target.name} ({target.unit}) is {target.labels}")
     print(
         f"{console.count(len(loaded.dataset), 'job')}, {console.count(len(loaded.dataset.features.names), 'feature')} "
         f"({loaded.dataset.times.name}) written to {out}"

@@ -37,7 +37,7 @@ class Dataset:
     def first(self, count: int) -> Dataset:
         """The first `count` jobs; their features do not depend on later jobs."""
         target, features, rows = self.target, self.features, slice(0, count)
-        arrays = ("values", "known_s", "requested", "max_value", "scale")
+        arrays = ("values", "known_s", "requested", "max_value", "scale", "modelled")
         return Dataset(
             self.jobs[rows],
             self.times[rows],

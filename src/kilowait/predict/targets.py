@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
@@ -44,6 +45,8 @@ class Target:
     """Kinds of jobs that can give the anchor, most similar first."""
     labels: str
     """Source of the values."""
+    modelled: npt.NDArray[np.bool_]
+    """(n,) whether the value comes from a power model and was not measured."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -74,6 +77,7 @@ def runtime(jobs: JobTable, times: JobHistory) -> Target:
         default=UNKNOWN_REQUEST_S,
         anchor_kinds=("user_same", "user_request", "user"),
         labels="run times of the log",
+        modelled=np.zeros(len(jobs), np.bool_),
     )
 
 
@@ -99,6 +103,7 @@ def wait(jobs: JobTable, times: JobHistory) -> Target:
         default=1.0,
         anchor_kinds=("queue_size", "size", "everyone"),
         labels=f"waits, {times.name}",
+        modelled=np.zeros(len(jobs), np.bool_),
     )
 
 
@@ -111,6 +116,7 @@ def power(
     utilization: UtilizationProfile | None = None,
     min_w: float = 1.0,
     max_w: float = 20_000.0,
+    require_measured: bool = True,
 ) -> Target:
     """The mean power of all nodes of a job together, watts, known when it has ended.
 
@@ -122,6 +128,7 @@ def power(
         utilization: utilization of the nodes; full load unless given.
         min_w: minimum measured mean power per node; lower values are treated as meter faults.
         max_w: maximum; higher values are treated as meter faults.
+        require_measured: raise if labels are measured and no job has a measured value; else all values are NaN.
 
     >>> from kilowait.predict.job_history import from_log
     >>> jobs = JobTable(
@@ -131,7 +138,7 @@ def power(
     >>> target.values.tolist(), target.labels
     ([200.0, nan], 'measured: 1 with power from measured energy; 1 measured as 0 J')
     """
-    watts, source = _watts(jobs, labels, (min_w, max_w), model, utilization)
+    watts, modelled, source = _watts(jobs, labels, (min_w, max_w), model, utilization, require_measured)
     return _metered(
         jobs,
         times,
@@ -141,6 +148,7 @@ def power(
         default=DEFAULT_NODE_W,
         anchor_kinds=("user_identical", "user_same", "user_nodes", "user", "everyone"),
         labels=source,
+        modelled=modelled,
     )
 
 
@@ -152,6 +160,7 @@ def energy(
     model: PowerModel | None = None,
     utilization: UtilizationProfile | None = None,
     max_w: float = 20_000.0,
+    require_measured: bool = True,
 ) -> Target:
     """The energy of all nodes of a job together, joules, known when it has ended; arguments as in `power`.
 
@@ -162,7 +171,7 @@ def energy(
     >>> energy(jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")).values.round().tolist()
     [38380.0]
     """
-    watts, source = _watts(jobs, labels, (0.0, max_w), model, utilization)
+    watts, modelled, source = _watts(jobs, labels, (0.0, max_w), model, utilization, require_measured)
     return _metered(
         jobs,
         times,
@@ -172,6 +181,7 @@ def energy(
         default=DEFAULT_NODE_W * UNKNOWN_REQUEST_S,
         anchor_kinds=("user_identical", "user_same", "user_request", "user_nodes", "user", "everyone"),
         labels=source,
+        modelled=modelled,
     )
 
 
@@ -204,24 +214,27 @@ def _watts(
     limits_w: tuple[float, float],
     model: PowerModel | None,
     utilization: UtilizationProfile | None,
-) -> tuple[Floats, str]:
-    """Mean power of each job, NaN where it is not known, measured or of the power model as the labels say; and its
-    source as text."""
+    require_measured: bool,
+) -> tuple[Floats, npt.NDArray[np.bool_], str]:
+    """Mean power of each job, NaN where it is not known, measured or of the power model as the labels say; whether it
+    is of the power model; and its source as text."""
     if labels not in LABELS:
         raise UnknownNameError("kind of labels", labels, LABELS)
     watts, sources = np.full(len(jobs), np.nan), []
     if labels != "model":
         with_power, report = with_measured_power(jobs, *limits_w)
         watts = with_power["power_w"]
-        if labels == "measured" and not report.attached + report.existing:
+        if labels == "measured" and require_measured and not report.attached + report.existing:
             raise InputError(
                 f"none of {len(jobs):,} jobs has usable measured energy ({report.text() or 'no jobs'}); use a power "
                 "model instead"
             )
         sources += [f"measured: {report.text()}"] if report.text() else []
+    modelled = np.zeros(len(jobs), np.bool_)
     if labels != "measured":
         if model is None:
             raise InputError(f"labels are {labels!r}, which needs a power model; give one, or use measured labels")
+        modelled = np.isnan(watts)
         watts = job_power_w(jobs.with_columns(power_w=watts), model, utilization or ConstantUtilization())
         sources.append(f"power model {model.name}")
-    return watts, "; else ".join(sources)
+    return watts, modelled, "; else ".join(sources)

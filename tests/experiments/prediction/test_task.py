@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.experiments.prediction.task import fit_predictor, load_dataset, models_for, task_for_predictor
+from kilowait.experiments.prediction.task import (
+    fit_predictor,
+    load_dataset,
+    models_for,
+    table_columns,
+    task_for_predictor,
+    write_columns,
+)
 from kilowait.experiments.workload_settings import PredictionTask
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import DEFAULT_MODELS, PredictionModel, TreeSettings
@@ -80,3 +87,25 @@ def test_forest_is_better_than_baselines_on_a_real_log(data_dir):
 def test_power_for_other_targets_is_an_error():
     with pytest.raises(InputError, match="for the targets power and energy, not wait"):
         PredictionTask("log", target="wait", power="taurus")
+
+
+def test_feature_tables_contain_the_labels_and_their_source(log):
+    measured = load_dataset(PredictionTask(log, target="energy", cluster="16")).dataset
+    columns = table_columns(measured)
+    np.testing.assert_array_equal(columns["energy_j"], measured.target.values)
+    assert columns["energy_source"].tolist() == [None] * 450 + ["measured"] * 450
+    both = load_dataset(PredictionTask(log, target="energy", cluster="16", power="taurus")).dataset
+    columns = table_columns(both)
+    np.testing.assert_array_equal(columns["energy_j"], both.target.values)
+    assert np.isfinite(columns["energy_j"]).all()
+    assert columns["energy_source"].tolist() == ["power model"] * 450 + ["measured"] * 450
+    power = table_columns(load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus")).dataset)
+    assert power["power_source"].tolist() == columns["energy_source"].tolist()
+
+
+def test_energy_of_the_power_model_is_written_for_a_log_without_measurements(tmp_path):
+    task = PredictionTask("lublin:60:16", target="energy", power="taurus")
+    columns = table_columns(load_dataset(task).dataset)
+    assert (columns["energy_j"] > 0).all() and set(columns["energy_source"]) == {"power model"}
+    write_columns(columns, tmp_path / "table.csv")
+    assert '"energy_j","energy_source"' in (tmp_path / "table.csv").read_text().splitlines()[0]

@@ -162,15 +162,27 @@ def explain_job(predictor: Predictor, dataset: Dataset, job: str) -> Explanation
 
 
 def table_columns(dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """One row per job: its number, its features, and the target where it is known."""
+    """One row per job: its number, its features, and the target where it is known.
+
+    The column of the target holds the values to learn from: `energy_j` holds the energy of the power model where it was
+    not measured and a model was given. `power_source` or `energy_source` says which one a value is.
+    """
     features, jobs = dataset.features, dataset.jobs
     columns: dict[str, npt.NDArray[Any]] = {"job_id": jobs["job_id"]}
     columns |= {name: features.values[:, at] for at, name in enumerate(features.names)}
     columns["runtime_s"] = jobs["runtime_s"]
     if "energy_j" in jobs:
         columns["energy_j"] = jobs["energy_j"]
-    if dataset.target.name not in ("runtime", "energy"):
-        columns[f"{dataset.target.name}_{dataset.target.unit.lower()}"] = dataset.target.values
+    return columns | _target_columns(dataset)
+
+
+def _target_columns(dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """The values of the target; for power and energy also the source of each: measured, power model, or unknown."""
+    target = dataset.target
+    columns: dict[str, npt.NDArray[Any]] = {f"{target.name}_{target.unit.lower()}": target.values}
+    if target.name in ("power", "energy"):
+        source = np.where(target.modelled, "power model", "measured")
+        columns[f"{target.name}_source"] = np.where(np.isnan(target.values), None, source)  # type: ignore[call-overload]
     return columns
 
 
@@ -179,7 +191,7 @@ def predicted_columns(predictor: Predictor, dataset: Dataset) -> dict[str, npt.N
     predicted, unit = predictor.predict(dataset), dataset.target.unit.lower()
     return {
         "job_id": dataset.jobs["job_id"],
-        f"{dataset.target.name}_{unit}": dataset.target.values,
+        **_target_columns(dataset),
         f"predicted_{unit}": predicted.value,
         f"p10_{unit}": predicted.low,
         f"p50_{unit}": predicted.median,
