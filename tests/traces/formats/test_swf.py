@@ -369,6 +369,11 @@ def test_jobs_of_the_21_field_form_that_never_ran(tmp_path: Path) -> None:
     assert report.dropped == 2
 
 
+def test_requested_nodes_of_the_21_field_form_are_those_of_field_21(tmp_path: Path) -> None:
+    jobs, _ = read(tmp_path, extended(job=1), extended(job=2, alloc=-1, req=448, placement="frontier:excl:4x112"))
+    assert jobs["nodes"].tolist() == [2500, 4]
+
+
 def test_memory_of_the_21_field_form_has_no_known_unit(tmp_path: Path) -> None:
     jobs, report = read(tmp_path, extended(job=1, memory=1024), extended(job=2))
     assert "memory_mb" not in jobs
