@@ -122,6 +122,12 @@ def test_requested_nodes_instead_of_used_ones_are_counted(read: Read) -> None:
     assert entry_count(report, "NODES_USED is 0: NODES_REQUESTED used") == 1
 
 
+def test_columns_that_are_not_read_are_named(read: Read) -> None:
+    _, report = read(table(row(1)))
+    [text] = [entry.reason for entry in report.entries if "columns not read" in entry.reason]
+    assert text == "columns not read: QUEUED_DATE_ID, QUEUED_WAIT_SECONDS"
+
+
 def test_mapped_columns_are_not_replaced(read: Read) -> None:
     jobs, _ = read(table(row(1, eligible=600)), columns={"submit_s": "QUEUED_TIMESTAMP"})
     assert jobs["wait_s"].tolist() == [7200]

@@ -199,6 +199,7 @@ def test_oda_jobs(tmp_path: Path, read: Read) -> None:
     jobs, report = read_parquet(tmp_path, table.append_column("job_state", pa.array(["0", "1"])))
     assert jobs["nodes"].tolist() == [4, 2]
     assert jobs["job_id"].tolist() == [1, 2]
+    assert jobs.labels["log_id"] == ("x",)
     assert entry_count(report, "CPUs used as nodes") == 0
     assert entry_count(report, "job_state is a number of unknown meaning") == 2
 
@@ -248,6 +249,20 @@ def test_opendc_tasks(read: Read) -> None:
     assert np.array_equal(jobs["slack_s"], [3600, np.nan], equal_nan=True)
     assert jobs["after_id"].tolist() == [-1, 0]
     assert entry_count(report, "columns left out: cpu_capacity") == 0
+
+
+def test_tasks_of_opendc_with_ids_that_are_texts(read: Read) -> None:
+    text = sample_files.OPENDC.replace("\n0,", "\nfirst,").replace("\n1,", "\nsecond,").replace("[0]", "['first']")
+    jobs, _ = read(text)
+    assert jobs["job_id"].tolist() == [1, 2]
+    assert jobs.labels["log_id"] == ("first", "second")
+    assert jobs["after_id"].tolist() == [-1, 1]
+
+
+def test_jobs_of_fdata_with_ids_without_a_number(tmp_path: Path) -> None:
+    jobs, _ = read_parquet(tmp_path, fdata(jid=["jid_7", "b"]))
+    assert jobs["job_id"].tolist() == [7, 8]
+    assert jobs.labels["log_id"] == ("b",)
 
 
 def test_the_first_version_of_opendc_and_a_table_without_durations(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.cell_values import job_numbers
 from kilowait.traces.formats.table_rows import table_rows
 from kilowait.traces.trace_input import TraceInput
 
@@ -29,7 +30,10 @@ def read_fdata(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
     rows.need("jid", "adt", "sdt", "edt", "duration", "elpl", "nnumr", "nnuma")
     submit, start, end = (rows.moments(name) for name in ("adt", "sdt", "edt"))
     runtime, nodes = rows.numbers("duration"), rows.numbers("nnuma")
-    draft = RawColumns(rows.line, {"job_id": _job_numbers(rows.texts("jid")), "submit_s": submit})
+    ids, names = job_numbers([_number_in(name) for name in rows.texts("jid")], rows.line, report)
+    draft = RawColumns(rows.line, {"job_id": ids, "submit_s": submit})
+    if names is not None:
+        draft.words["log_id"] = names
     requested = ~(nodes > 0) & (rows.numbers("nnumr") > 0)
     unknown = np.isnan(runtime) & ~np.isnan(end - start)
     draft.never_ran["it has no start"] = np.isnan(start) & ~(runtime > 0)
@@ -66,10 +70,10 @@ def read_fdata(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def _job_numbers(names: list[str]) -> Floats:
-    """The number at the end of each id."""
-    found = (re.search(r"(\d{1,15})$", name) for name in names)
-    return np.array([float(match.group(1)) if match else np.nan for match in found], np.float64)
+def _number_in(name: str) -> str:
+    """The number at the end of an id such as jid_7, else the whole id."""
+    match = re.search(r"(\d{1,15})$", name)
+    return match.group(1) if match else name
 
 
 def _energy(draft: RawColumns, econ: Floats, power: Floats, report: CleaningReport) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats.alcf import machine_facts
+from kilowait.traces.formats.cell_values import job_numbers
 from kilowait.traces.formats.csv_rows import CsvRows
 from kilowait.traces.formats.table_rows import table_rows
 from kilowait.traces.trace_input import TraceInput
@@ -27,7 +28,10 @@ def read_oda(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     rows.need("job_id", "start_time", "end_time", "runtime_seconds")
     start, end, runtime = rows.moments("start_time"), rows.moments("end_time"), rows.numbers("runtime_seconds")
     submit = rows.moments("submit_time") if "submit_time" in rows else np.full(len(rows), np.nan)
-    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "wait_s": start - submit})
+    ids, names = job_numbers(rows.texts("job_id"), rows.line, report)
+    draft = RawColumns(rows.line, {"job_id": ids, "wait_s": start - submit})
+    if names is not None:
+        draft.words["log_id"] = names
     at_start = np.isnan(submit) & ~np.isnan(start)
     report.add_rows("corrected", "submit_time unknown: start_time used, the wait is unknown", at_start, rows.line)
     derived = np.isnan(runtime) & ~np.isnan(end - start)

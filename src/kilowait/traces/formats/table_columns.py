@@ -96,16 +96,16 @@ def raw_columns_of(
     absent += [] if "runtime_s" in found or {"start_s", "end_s"} <= set(found) else ["runtime_s (or start_s and end_s)"]
     absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
     if absent:
-        names = [text.split(" ")[0] for text in absent]
+        named = [text.split(" ")[0] for text in absent]
         raise TraceError(
             f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Name the column of the file for each: "
-            f"--columns {','.join(f'{name}=NAME' for name in names)} (in Python: columns={{{names[0]!r}: 'NAME', ...}})"
+            f"--columns {','.join(f'{name}=NAME' for name in named)} (in Python: columns={{{named[0]!r}: 'NAME', ...}})"
         )
     own = kind == "csv" and is_own_table(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
         report.add("note", f"columns read as {used}; spans in seconds")
-    _note_unused(cells, found, report)
+    _note_unused(cells, found, ALCF_COLUMNS if kind == "alcf" else frozenset(), report)
     draft = RawColumns(line, {}, whole_bytes=not own)
     if "job_id" in found:
         texts = cells[found["job_id"][0][0]]
@@ -191,13 +191,16 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
 
 
 def _note_unused(
-    cells: Mapping[str, list[str]], found: Mapping[str, list[tuple[str, float]]], report: CleaningReport
+    cells: Mapping[str, list[str]],
+    found: Mapping[str, list[tuple[str, float]]],
+    read_later: frozenset[str],
+    report: CleaningReport,
 ) -> None:
-    """Note the columns of the file that no column of the job table is read from."""
+    """Note the columns of the file that no column of the job table is read from, now or later."""
     used = set()
     for target, sources in found.items():
         used |= {name for name, _ in (sources if target in ("nodes", "cores") else sources[:1])}
-    unused = [name or "(unnamed)" for name in cells if name not in used]
+    unused = [name or "(unnamed)" for name in cells if name not in used and normalized_name(name) not in read_later]
     if unused:
         more = f" and {len(unused) - 40} more" if len(unused) > 40 else ""
         report.add("note", f"columns not read: {', '.join(unused[:40])}{more}")
@@ -261,6 +264,8 @@ def _statuses(
     return codes
 
 
+ALCF_COLUMNS = frozenset(("machinename", "location", "eligiblewaitseconds", "jobname"))
+"""Normalized names of the columns that `formats.alcf` reads."""
 DELIMITERS = (",", ";", "\t", "|")
 MAPPABLE_COLUMNS = (*COLUMNS, "start_s", "end_s")
 

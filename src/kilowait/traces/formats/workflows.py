@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kilowait.traces.clean import Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.formats.cell_values import job_numbers
 from kilowait.traces.formats.csv_rows import CsvRows, set_gpus_on_any_nodes
 from kilowait.traces.formats.table_rows import Lists, lists, table_rows
 from kilowait.traces.trace_input import TraceInput
@@ -27,7 +28,8 @@ def read_wta(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     """Read the tasks of workflows: a task requests a number of CPUs, which count as nodes, or of GPUs."""
     rows = table_rows(source, report, "a table of tasks", _WTA)
     rows.need("id", "ts_submit", "runtime", "resource_amount_requested", "workflow_id")
-    draft = RawColumns(rows.line, {"job_id": rows.numbers("id"), "submit_s": rows.numbers("ts_submit") * _MS})
+    draft = _with_ids(rows, report)
+    draft.numbers["submit_s"] = rows.numbers("ts_submit") * _MS
     amount = rows.numbers("resource_amount_requested")
     fraction = amount != np.floor(amount)
     fraction &= ~np.isnan(amount)
@@ -45,7 +47,7 @@ def read_wta(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
         groups = rows.numbers("group_id") >= 0
         report.add_rows("note", "group_id left out: the account is the workflow", groups, rows.line)
     if "parents" in rows:
-        _last_parents(draft, lists(rows, "parents"), report)
+        _last_parents(draft, rows.texts("id"), lists(rows, "parents"), report)
     return draft, {}
 
 
@@ -72,7 +74,8 @@ def read_opendc(source: TraceInput, report: CleaningReport) -> tuple[RawColumns,
     else:
         rows.need("submission_time", "duration")
         submit, runtime = _time_ms(rows, "submission_time"), rows.numbers("duration")
-    draft = RawColumns(rows.line, {"job_id": rows.numbers("id"), "submit_s": submit * _MS, "runtime_s": runtime * _MS})
+    draft = _with_ids(rows, report)
+    draft.numbers |= {"submit_s": submit * _MS, "runtime_s": runtime * _MS}
     draft.numbers |= {"cores": rows.numbers("cpu_count"), "memory_mb": rows.numbers("mem_capacity")}
     draft.numbers["nodes"] = np.ones(len(rows))
     if "gpu_count" in rows:
@@ -80,7 +83,7 @@ def read_opendc(source: TraceInput, report: CleaningReport) -> tuple[RawColumns,
     draft.words |= rows.labels(name="name")
     _slack(draft, rows, submit, runtime, report)
     if "parents" in rows:
-        _last_parents(draft, lists(rows, "parents"), report)
+        _last_parents(draft, rows.texts("id"), lists(rows, "parents"), report)
     report.add("note", "each task uses one node, with its CPUs as cores")
     return draft, {"unix_start_s": 0} if np.nanmax(submit, initial=0) > 5e11 else {}
 
@@ -107,21 +110,25 @@ def _slack(draft: RawColumns, rows: CsvRows, submit: Floats, runtime: Floats, re
     draft.numbers["slack_s"] = np.where(deferrable, np.maximum(slack, 0.0), np.nan)
 
 
-def _last_parents(draft: RawColumns, parents: Lists, report: CleaningReport) -> None:
+def _with_ids(rows: CsvRows, report: CleaningReport) -> RawColumns:
+    """Rows with their job numbers, and with their ids where these are texts."""
+    ids, names = job_numbers(rows.texts("id"), rows.line, report)
+    return RawColumns(rows.line, {"job_id": ids}, {} if names is None else {"log_id": names})
+
+
+def _last_parents(draft: RawColumns, texts: list[str], parents: Lists, report: CleaningReport) -> None:
     """Each task depends on the parent that ended last, since a job has one dependency."""
     ids = draft.numbers["job_id"]
     wait = np.nan_to_num(draft.get("wait_s"))
     end = draft.numbers["submit_s"] + wait + draft.numbers["runtime_s"]
-    order = np.argsort(ids)
-    named = np.array([_id(value) for value in parents.values.tolist()], np.float64)
-    place = np.minimum(np.searchsorted(ids[order], np.nan_to_num(named, nan=-1.0)), len(ids) - 1)
-    row = order[place]
-    known = ids[row] == named
+    row_of = {text: row for row, text in reversed(list(enumerate(texts)))}
+    found = [row_of.get(str(value).removesuffix(".0"), -1) for value in parents.values.tolist()]
+    row = np.array(found, np.int64)
+    known = row >= 0
     child = np.repeat(np.arange(len(ids)), parents.lengths)
     after = np.full(len(ids), np.nan)
     latest = np.full(len(ids), -np.inf)
-    for index in np.flatnonzero(known).tolist():
-        task, parent = child[index], row[index]
+    for task, parent in zip(child[known].tolist(), row[known].tolist(), strict=True):
         if end[parent] > latest[task]:
             latest[task], after[task] = end[parent], ids[parent]
     draft.numbers["after_id"] = after
@@ -132,13 +139,6 @@ def _last_parents(draft: RawColumns, parents: Lists, report: CleaningReport) -> 
     report.add_rows("note", reason, several, draft.line)
     absent = _counts(child[~known], len(ids)) > 0
     report.add_rows("corrected", "parent that is not in the table: left out", absent, draft.line)
-
-
-def _id(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def _counts(rows: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
