@@ -163,7 +163,14 @@ def easy_case(case: Case, depth: int | None = 1) -> Case:
     """The case with FCFS and EASY, without overruns, outages, reservations, dependencies and cancellations."""
     jobs = tuple(replace(_without_overrun(job), after=None, think=0.0, cancel=None) for job in case.jobs)
     return replace(
-        case, jobs=jobs, outages=(), reservations=(), policy="fcfs", depth=depth, backfill_order=case.backfill_order
+        case,
+        jobs=jobs,
+        outages=(),
+        reservations=(),
+        policy="fcfs",
+        depth=depth,
+        backfill_order=case.backfill_order,
+        max_wait=math.inf,  # a job that has waited too long goes before the first of the queue
     )
 
 
