@@ -242,6 +242,7 @@ def test_log_records_policy_and_settings() -> None:
         "schedule_per": "event",
         "placement": "first",
         "dependencies": True,
+        "max_wait_s": None,
     }
     assert log.groups == ("nodes",)
 

@@ -6,6 +6,7 @@ reservations hold only for the cases that `easy_case`, `conservative_case` and `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -37,7 +38,7 @@ def true_run(case: Case, job: ReferenceJob) -> float:
 
 
 def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
-    """One result per job, with consistent fields; exactly the jobs that fit no group are rejected."""
+    """One result per job, with consistent fields; rejected are jobs that fit no group, or whose reservation has ended."""
     assert len(results) == len(case.jobs), f"{len(results)} results for {len(case.jobs)} jobs"
     for job, result in zip(case.jobs, results, strict=True):
         what = f"job {job.job_id}: {result}"
@@ -47,7 +48,9 @@ def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
         assert (result.start is not None) == (result.end is not None) == (result.group is not None) == ran, what
         assert result.group is None or result.group in fitting, f"{what} but it may use {fitting}"
         assert result.outcome == "rejected" or fitting or result.eligible is None, f"{what} fits nowhere"
-        assert result.outcome != "rejected" or not fitting, f"{what} fits {fitting}"
+        ended = reservation_end(case, job)
+        assert result.outcome != "rejected" or not fitting or ended is not None, f"{what} fits {fitting}"
+        assert result.outcome != "unstarted" or ended in (None, math.inf) or result.eligible is None, f"{what} waits on"
         assert result.eligible is not None or result.outcome == "unstarted", what
         short = true_run(case, job) < job.runtime
         assert not ran or (result.outcome == "killed") == short, what
@@ -62,21 +65,34 @@ def no_job_starts_before_it_is_eligible(case: Case, results: Sequence[Result]) -
             continue
         due = [job.submit] + ([] if job.begin is None else [job.begin])
         if job.after is not None:
-            left = left_at(*by_id[job.after])
+            left = left_at(case, *by_id[job.after])
             assert left is not None, f"job {job.job_id} arrived but job {job.after}, before it, never left"
             due.append(left + job.think)
         assert result.eligible == max(due), f"job {job.job_id} is eligible at {result.eligible}, not {max(due)}"
         assert result.start is None or result.start >= result.eligible, f"job {job.job_id}: {result}"
 
 
-def left_at(job: ReferenceJob, result: Result) -> float | None:
+def reservation_end(case: Case, job: ReferenceJob) -> float | None:
+    """End of the reservation of the job's queue; None: it has none."""
+    return next((each.end for each in case.reservations if each.name == job.queue), None)
+
+
+def left_at(case: Case, job: ReferenceJob, result: Result) -> float | None:
     """When the job finished, was cancelled or was rejected; None: never."""
     if result.outcome in STARTED:
         return result.end
     if result.outcome == "cancelled":
         assert job.cancel is not None and result.eligible is not None
         return max(job.cancel, result.eligible)
-    return result.eligible if result.outcome == "rejected" else None
+    if result.outcome != "rejected":
+        return None
+    assert result.eligible is not None
+    if not groups_of(job, case.groups, case.queues, case.reservations):
+        return result.eligible
+    ended = reservation_end(case, job)
+    assert ended is not None
+    late_hold = job.hold if job.hold is not None and result.eligible < ended else -math.inf
+    return max(result.eligible, ended, late_hold)
 
 
 def jobs_run_for_their_run_time(case: Case, results: Sequence[Result]) -> None:
@@ -147,7 +163,14 @@ def easy_case(case: Case, depth: int | None = 1) -> Case:
     """The case with FCFS and EASY, without overruns, outages, reservations, dependencies and cancellations."""
     jobs = tuple(replace(_without_overrun(job), after=None, think=0.0, cancel=None) for job in case.jobs)
     return replace(
-        case, jobs=jobs, outages=(), reservations=(), policy="fcfs", depth=depth, backfill_order=case.backfill_order
+        case,
+        jobs=jobs,
+        outages=(),
+        reservations=(),
+        policy="fcfs",
+        depth=depth,
+        backfill_order=case.backfill_order,
+        max_wait=math.inf,  # a job that has waited too long goes before the first of the queue
     )
 
 
@@ -216,7 +239,7 @@ def _check_reservations(case: Case, results: Sequence[Result], job_reservations:
             checked.add(reservation.job_id)
             job, result = by_id[reservation.job_id]
             if result.outcome == "cancelled":
-                left = left_at(job, result)
+                left = left_at(case, job, result)
                 assert left is not None and left <= reservation.start, f"{reservation} but it waited until {left}"
                 continue
             start = result.start

@@ -98,6 +98,7 @@ def run_engine(case: Case) -> Run:
         schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun,
+        max_wait_s=case.max_wait,
         on_oversized="drop",
         **controls,
     )
@@ -144,7 +145,7 @@ def difference(case: Case, reference_run: Run, engine: Run) -> str | None:
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
         f"at_limit={case.at_limit!r} schedule_per={case.schedule_per!r} "
-        f"placement={case.placement!r} overrun={case.overrun!r}; "
+        f"placement={case.placement!r} overrun={case.overrun!r} max_wait={case.max_wait:g}; "
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )

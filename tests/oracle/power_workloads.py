@@ -17,6 +17,7 @@ from tests.oracle.workloads import (
     draw_reservations,
     draw_sizes,
     snap,
+    with_longest_wait,
     with_planning_times,
     with_predictions,
 )
@@ -25,7 +26,7 @@ from tests.oracle.workloads import (
 def power_case(seed: int, whole: bool = False) -> Case:
     """The case of this seed; `whole`: every group has whole nodes, and everything happens at whole seconds."""
     case = _power_case(seed, whole)
-    return case if whole else with_predictions(with_planning_times(case))
+    return case if whole else with_longest_wait(with_predictions(with_planning_times(case)))
 
 
 def _power_case(seed: int, whole: bool) -> Case:

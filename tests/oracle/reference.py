@@ -59,9 +59,10 @@ class _ReferenceSimulator(Planner):
         schedule_per: str,
         placement: str,
         overrun: str,
+        max_wait: float,
         power_controls: ReferencePowerControls,
     ) -> None:
-        super().__init__(groups, changes, empty, rules, depth, placement, overrun, power_controls)
+        super().__init__(groups, changes, empty, rules, depth, placement, overrun, max_wait, power_controls)
         self.states, self.schedule_per = states, schedule_per
         self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
         for state in states:
@@ -265,6 +266,7 @@ def simulate(
     schedule_per: str = "instant",
     placement: str = "first",
     overrun: str = "double",
+    max_wait: float = math.inf,
     on_oversized: str = "drop",
     power_controls: ReferencePowerControls | None = None,
 ) -> Run:
@@ -301,7 +303,17 @@ def simulate(
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
     simulator = _ReferenceSimulator(
-        states, whole, changes, len(reservations), rules, depth, schedule_per, placement, overrun, power_controls
+        states,
+        whole,
+        changes,
+        len(reservations),
+        rules,
+        depth,
+        schedule_per,
+        placement,
+        overrun,
+        max_wait,
+        power_controls,
     )
     simulator.run()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}

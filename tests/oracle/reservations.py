@@ -42,9 +42,10 @@ class Planner:
         depth: int | None,
         placement: str,
         overrun: str,
+        max_wait: float,
         power_controls: ReferencePowerControls,
     ) -> None:
-        self.changes, self.rules, self.depth = changes, rules, depth
+        self.changes, self.rules, self.depth, self.max_wait = changes, rules, depth, max_wait
         self.placement, self.overrun, self.power_controls = placement, overrun, power_controls
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
@@ -159,6 +160,8 @@ class Planner:
 
         def key(state: State) -> tuple[float, int]:
             assert state.eligible is not None
+            if self.now - state.eligible > self.max_wait:
+                return -math.inf, state.number
             return (state.scores[which] if fixed else rule(state.job, self.now, state.eligible)), state.number
 
         return sorted(jobs, key=key)

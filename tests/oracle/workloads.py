@@ -31,6 +31,7 @@ class Case:
     placement: str = "first"
     overrun: str | None = None
     """None: that of the policy, or double."""
+    max_wait: float = math.inf
     power_controls: ReferencePowerControls | None = None
 
 
@@ -54,13 +55,14 @@ def run_reference(case: Case) -> Run:
         schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun or OVERRUN_RULE.get(case.policy, "double"),
+        max_wait=case.max_wait,
         power_controls=case.power_controls,
     )
 
 
 def random_case(seed: int) -> Case:
     """The random case of this seed; its features are random too."""
-    return with_predictions(with_planning_times(plain_case(seed)))
+    return with_longest_wait(with_predictions(with_planning_times(plain_case(seed))))
 
 
 def plain_case(seed: int) -> Case:
@@ -136,6 +138,19 @@ def with_predictions(case: Case) -> Case:
     jobs = tuple(replace(job, user=rng.choice(users)) for job in case.jobs)
     overrun, order = rng.choice([None, case.overrun]), rng.choice([None, case.backfill_order])
     return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), overrun=overrun, backfill_order=order)
+
+
+LONGEST_WAIT_SHARE = 0.2
+"""Share of the cases in which jobs that have waited too long go first."""
+
+
+def with_longest_wait(case: Case) -> Case:
+    """In a share of the cases: a longest wait, of which the jobs' estimates tell the order; with its own generator."""
+    rng = Random(f"longest wait {case.seed} {case.power_controls is not None}")
+    if rng.random() >= LONGEST_WAIT_SHARE:
+        return case
+    estimate = rng.choice(case.jobs).estimate
+    return replace(case, max_wait=rng.choice([0.0, 1.0, 0.25 * estimate, estimate, 2 * estimate, 10 * estimate]))
 
 
 def _planning_time(rng: Random, job: ReferenceJob) -> float:

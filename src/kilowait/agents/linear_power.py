@@ -139,6 +139,7 @@ class LinearPowerAgent(LinearWeights):
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
+            max_wait_s=settings.max_wait_s,
         )
         return run_energy_policy(
             jobs,

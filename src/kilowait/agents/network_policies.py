@@ -228,6 +228,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
+            max_wait_s=min(self.decision_settings.max_wait_s, settings.max_wait_s),
         )
         observed = spec_to_dict(
             decision_settings.observation_spec_for(self.power.setup(jobs.sorted(), cluster, len(jobs)))

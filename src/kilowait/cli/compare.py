@@ -29,7 +29,7 @@ Examples:
 
 _ORDER = f"""
     traces policies backfill windows window warmup split seed metric clairvoyant cluster backfill_order at_limit overrun
-    schedule_per placement gpu on_oversized ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor
+    schedule_per max_wait placement gpu on_oversized ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor
     power_predictor with_user_estimates power power_controls gpu_power_cap {SIGNALS} weather workers json out
     csv force"""
 

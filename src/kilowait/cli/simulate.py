@@ -31,7 +31,7 @@ Examples:
   kilowait bench KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,wfp3 --json
   kilowait bench gpu:2000:gpu-mixed --policies fcfs,srtf"""
 _ORDER = f"""
-    trace cluster policy backfill backfill_order at_limit overrun schedule_per placement gpu on_oversized
+    trace cluster policy backfill backfill_order at_limit overrun schedule_per max_wait placement gpu on_oversized
     ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor power_predictor power power_controls gpu_power_cap
     {SIGNALS} weather by json out csv force"""
 

@@ -77,7 +77,14 @@ def build_initial_state(
         job_state["preference_row"] = preference_row
     job_extra = records(
         JOB_EXTRA,
-        n if backfill_policy is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0,
+        n
+        if backfill_policy is not None
+        or settings.depth == UNLIMITED
+        or half_life
+        or cancels
+        or dependents
+        or settings.max_wait_s < np.inf
+        else 0,
     )
     if cancels:
         job_extra["cancel_s"] = jobs["cancel_s"]
@@ -128,6 +135,7 @@ def _run_state(settings: Settings, policy: PriorityPolicy, backfill_policy: Prio
     clock["track_expected_ends"] = True
     clock["observes_jobs"] = policy.observes_jobs
     clock["predicts"] = policy.predicts
+    clock["max_wait_s"] = settings.max_wait_s
     return clock
 
 

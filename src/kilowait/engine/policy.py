@@ -89,6 +89,15 @@ def settings_of(inputs: RunInputs, name: str) -> Settings:
     )
 
 
+def refuse_max_wait(settings: Settings, name: str) -> None:
+    """Raise an error if the settings have a longest wait, and the policy does not order jobs by priority."""
+    if settings.max_wait_s < np.inf:
+        raise InputError(
+            f"max_wait_s is {settings.max_wait_s:g}, and policy {name!r} chooses single jobs itself: leave it out, or "
+            "use a priority policy"
+        )
+
+
 def gpu_settings_of(inputs: RunInputs, name: str) -> GpuSettings:
     """The settings of a run on a node-level cluster; an error for other clusters."""
     if isinstance(inputs.settings, GpuSettings):
@@ -147,6 +156,7 @@ class StepwisePolicy:
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate event by event; at every instant the function is called until it returns None."""
         settings = settings_of(inputs, self.name)
+        refuse_max_wait(settings, self.name)
         placeholder = PriorityPolicy(self.name, no_score_compiled())
         simulator = Simulator(
             inputs.jobs, inputs.cluster, settings, policy=placeholder, power_controls=inputs.power_controls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -43,6 +44,9 @@ class Settings:
     overrun: str = "double"
     """New expected run time of a running job that has exceeded it. double: doubled repeatedly; steps: increased by 1
     min, then 5 min, ...; quantile: its overrun_planned_s, then its limit. A limit in the future is an upper bound."""
+    max_wait_s: float = math.inf
+    """A job that has waited longer, seconds, goes before all others under any priority policy, a bound against
+    starvation. Of several such jobs the one submitted first goes first. Infinite: no bound."""
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -54,6 +58,8 @@ class Settings:
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)
+        if not self.max_wait_s >= 0:
+            raise InputError(f"max_wait_s is {self.max_wait_s}; give 0 or more seconds, or infinity for no bound")
         if isinstance(self.backfill, str):
             if self.backfill not in _BACKFILL:
                 raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)

@@ -182,7 +182,8 @@ class Simulator:
                     if scores_by_job[job] != scores_by_job[job]:
                         k.bad_score = job + 1
                         return
-                s.queue[i].key = scores_by_job[job]
+                overdue = k.now - s.jobs[job].submit_s > k.max_wait_s
+                s.queue[i].key = -np.inf if overdue else scores_by_job[job]
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
                 self._kernel("schedule")(self._state, backfill_score, self._backfill_parameters)
@@ -444,6 +445,7 @@ class Simulator:
                 "schedule_per": self.settings.schedule_per,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
+                "max_wait_s": self.settings.max_wait_s if self.settings.max_wait_s < np.inf else None,
                 **self._recorded_power_controls(),
             },
             states=self._states(),

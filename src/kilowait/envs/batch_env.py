@@ -272,6 +272,7 @@ class ObservationPolicy:
             at_limit=settings.at_limit,
             placement=settings.placement,
             overrun=settings.overrun,
+            max_wait_s=min(self.decision_settings.max_wait_s, settings.max_wait_s),
         )
         return run_policy(
             inputs.jobs,

@@ -24,7 +24,7 @@ from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.reservations import begin_pass
 from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import State
-from kilowait.engine.policy import RunInputs, settings_of
+from kilowait.engine.policy import RunInputs, refuse_max_wait, settings_of
 from kilowait.engine.settings import UNLIMITED
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batch_env import external_policy
@@ -130,6 +130,7 @@ class LookAhead:
                 f"cluster {cluster.name!r} has node-level (GPU) groups, outages or reservations, which look-ahead "
                 "does not simulate; use a cluster without them, or another policy"
             )
+        refuse_max_wait(settings, self.name)
         if settings.depth == UNLIMITED or settings.schedule_per == "event":
             raise InputError(
                 f"backfill is {settings.backfill!r} and schedule_per {settings.schedule_per!r}; look-ahead needs "

@@ -393,6 +393,14 @@ class Scenario:
     schedule_per: Annotated[
         str, Option("instant|event", "Run one scheduling pass per instant, or one after every single event.")
     ] = Settings.schedule_per
+    max_wait: Annotated[
+        str | None,
+        Option(
+            "SPAN",
+            "A job that has waited longer, e.g. 12h or 3d, goes before all others under any priority policy. By "
+            "default there is no such bound.",
+        ),
+    ] = None
     placement: Annotated[
         str | None,
         Option(
@@ -469,6 +477,7 @@ class Scenario:
             schedule_per=self.schedule_per,
             dependencies=self.dependencies,
             on_oversized=self.on_oversized,
+            max_wait_s=Settings.max_wait_s if self.max_wait_s is None else self.max_wait_s,
         )
         if self.runtime_predictor is not None:
             from kilowait.experiments.predictors import check_predictor
@@ -496,6 +505,14 @@ class Scenario:
         return plain
 
     @property
+    def max_wait_s(self) -> float | None:
+        """`max_wait` in seconds."""
+        try:
+            return None if self.max_wait is None else parse_duration(self.max_wait)
+        except InputError as problem:
+            raise InputError(f"--max-wait: {problem}") from None
+
+    @property
     def settings_dict(self) -> dict[str, Any]:
         """Engine settings except policy and backfill, as plain data."""
         return {
@@ -503,6 +520,7 @@ class Scenario:
             "at_limit": self.at_limit,
             "overrun": self.overrun,
             "schedule_per": self.schedule_per,
+            "max_wait_s": self.max_wait_s,
             "placement": self.placement,
             "dependencies": self.dependencies,
             "on_oversized": self.on_oversized,

@@ -59,6 +59,8 @@ def _show_settings(done: ScenarioResult) -> None:
     settings += [f"scheduling pass per {run['schedule_per']}"]
     if run["overrun"] != "double":
         settings.append(f"overrun {run['overrun']}")
+    if run["max_wait_s"] is not None:
+        settings.append(f"jobs first after {console.span(run['max_wait_s'])}")
     if len(done.log.groups) > 1:
         settings.append(f"placement {run['placement']}")
     if not run["dependencies"]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kilowait.engine.kernels.heap import pop
 from kilowait.engine.kernels.jit import kernel, maybe_inline
-from kilowait.engine.kernels.queue import compact, end_pass, rank_waiting, update_overrun_ends
+from kilowait.engine.kernels.queue import compact, end_pass, promote_overdue, rank_waiting, update_overrun_ends
 from kilowait.engine.kernels.reservations import EVERY_GROUP, apply_announcements, place_among, reserve_among, start
 from kilowait.engine.kernels.timeline import advance, build, occupy
 
@@ -20,6 +20,8 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
     """
     k = s.clock[0]
     # Between events of one instant a known capacity change may be due but not applied: process all jobs then.
+    if k.first_arrived > 0 and not k.time_dependent:
+        promote_overdue(s)
     freed = open_plan(s, all_applied)
     every = freed and (k.reservations_tight == 0 or k.per_event != 0)
     if every or k.timeline_hi == 0:

@@ -18,7 +18,7 @@ from kilowait.engine.kernels.conservative import (
 )
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
-from kilowait.engine.kernels.queue import compact, enqueue, remove, remove_expected_end
+from kilowait.engine.kernels.queue import compact, enqueue, remove, remove_expected_end, track_wait
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     begin_pass,
@@ -250,6 +250,8 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, backfill_score: An
         s.job_extra[job].backfill_key = backfill_score(record, k.now, backfill_parameters)
         if s.job_extra[job].backfill_key != s.job_extra[job].backfill_key:
             k.bad_score = -(job + 1)
+    if k.max_wait_s < np.inf:
+        track_wait(s, job)
     if k.cancels and is_usable(s, job) and s.job_extra[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.job_extra[job].cancel_s, k.now), TIMER + 2 * job)
         k.events += 1

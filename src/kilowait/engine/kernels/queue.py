@@ -102,6 +102,47 @@ def enqueue(s: Any, job: int) -> None:
 
 
 @kernel
+def has_waited_too_long(s: Any, job: int) -> bool:
+    """Whether the job has waited for longer than the longest wait of the settings."""
+    return s.clock[0].now - s.jobs[job].submit_s > s.clock[0].max_wait_s
+
+
+@maybe_inline
+def track_wait(s: Any, job: int) -> None:
+    """Append a job that arrives to the list of jobs in the order of their arrivals."""
+    k = s.clock[0]
+    if k.first_arrived == 0:
+        k.first_arrived = job + 1
+    else:
+        s.job_extra[k.last_arrived].next_arrived = job + 1
+    k.last_arrived = job
+
+
+@maybe_inline
+def promote_overdue(s: Any) -> None:
+    """Move the jobs that have waited too long to the front of a queue that is sorted by score."""
+    k = s.clock[0]
+    while k.first_arrived > 0 and has_waited_too_long(s, k.first_arrived - 1):
+        job = k.first_arrived - 1
+        k.first_arrived = s.job_extra[job].next_arrived
+        key = s.job_state[job].key
+        s.job_state[job].key = -np.inf  # for a held job: when it joins the queue
+        if s.job_state[job].status == QUEUED:
+            at = insert_position(s.queue, k.queue_lo, k.queue_hi, key, job)
+            entry = s.queue[at]
+            need = entry.need
+            planned_s = entry.planned_s
+            to = insert_position(s.queue, k.queue_lo, at, -np.inf, job)
+            memmove(s.queue, to + 1, to, at - to)
+            entry = s.queue[to]
+            entry.key = -np.inf
+            entry.job = job
+            entry.need = need
+            entry.planned_s = planned_s
+            k.unchanged = 0
+
+
+@kernel
 def close_gaps(s: Any, start: int, gaps: int) -> None:
     """Remove the `gaps` started jobs from the queue; a single one is at `start`, several are at `start` or behind."""
     k = s.clock[0]

@@ -8,7 +8,14 @@ import numpy as np
 
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import assume_nonnegative, kernel
-from kilowait.engine.kernels.queue import close_gaps, end_pass, rank_waiting, update_overrun_ends
+from kilowait.engine.kernels.queue import (
+    close_gaps,
+    end_pass,
+    has_waited_too_long,
+    promote_overdue,
+    rank_waiting,
+    update_overrun_ends,
+)
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     apply_announcements,
@@ -43,7 +50,7 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
         value = score(s.jobs[waiting.job], k.now, parameters)
         if value != value:
             k.bad_score = waiting.job + 1
-        waiting.key = value
+        waiting.key = -np.inf if has_waited_too_long(s, waiting.job) else value
         if k.predicts:
             planned = apply_prediction(s, waiting.job)
             if planned != waiting.planned_s:
@@ -59,6 +66,8 @@ def schedule(s: Any, all_applied: bool, backfill_score: Any, backfill_parameters
     only these can start.
     """
     k = s.clock[0]
+    if k.first_arrived > 0 and not k.time_dependent:
+        promote_overdue(s)
     stale = k.running > 0 and s.expected_ends[0].key <= k.now
     if k.next_announcement < len(s.announcements):
         stale = apply_announcements(s) or stale
@@ -198,6 +207,8 @@ def backfill(
                 candidate.key = backfill_score(s.jobs[job], k.now, backfill_parameters)
                 if candidate.key != candidate.key:
                     k.bad_score = -(job + 1)
+            if has_waited_too_long(s, job):
+                candidate.key = -np.inf
     if count > 1:
         heapify(s.candidates, count)
     while free > 0:

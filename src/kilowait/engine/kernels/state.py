@@ -31,6 +31,7 @@ RUN_STATE = np.dtype(
         ("cancels", np.int64),  # some job has a cancellation time
         ("observes_jobs", np.int64),  # the policy observes every start and end
         ("predicts", np.int64),  # the policy writes estimate_s and planned_s
+        ("max_wait_s", np.float64),  # a job that has waited longer goes before all others; infinite: none does
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not tracked
         ("first_submit_s", np.float64),
         # progress of the run
@@ -45,6 +46,8 @@ RUN_STATE = np.dtype(
         ("segments", np.int64),
         # 1 + number of a job with score NaN; negative: NaN was its score as a backfill candidate
         ("bad_score", np.int64),
+        ("first_arrived", np.int64),  # 1 + first arrived job that has not waited too long yet; 0: none
+        ("last_arrived", np.int64),
         # the plan of the last pass, and changes since then
         ("open_groups", np.int64),  # bits: groups that may take another reservation
         ("ended_groups", np.int64),  # bits: groups of reservations of the cluster that have ended
@@ -89,6 +92,7 @@ JOB_EXTRA = np.dtype(
         ("first_dependent", np.int64),  # 1 + first of the jobs that depend on this one; 0: none
         ("next_dependent", np.int64),  # 1 + next job that depends on the same one; 0: none
         ("user", np.int64),  # row of State.usage
+        ("next_arrived", np.int64),  # 1 + the job that arrived next; 0: none
     ],
     align=True,
 )
