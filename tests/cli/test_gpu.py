@@ -168,6 +168,15 @@ def test_ignore_dependencies(kilowait, tmp_path):
     assert "follow another one" in kilowait("compare", *args, "--ignore-dependencies").err
 
 
+def test_jobs_are_killed_at_their_limit(kilowait, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,runtime_s,estimate_s,nodes,gpus\n1,0,100,50,1,1\n2,0,100,200,1,1\n")
+    call = ("simulate", path, "--cluster", "gpu-mixed", "--gpu-speeds", "none")
+    killed = kilowait(*call, "--at-limit", "kill")
+    assert "at limit kill" in killed.out and "2, 1 killed at their limit\n" in killed.out
+    assert "at limit" not in kilowait(*call).out and "killed at" not in kilowait(*call).out
+
+
 def test_impossible_jobs(kilowait, tmp_path):
     """Each is a one-line error or an entry of the cleaning report."""
     assert "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()

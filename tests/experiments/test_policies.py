@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison.compare import prepare, run, save
 from kilowait.experiments.comparison.plan import ComparisonPlan
 from kilowait.experiments.comparison.results import summarize_comparison
 from kilowait.experiments.gpu_options import speeds_for
-from kilowait.experiments.policies import make_policy_configs, policy_and_placement
+from kilowait.experiments.policies import make_policy_configs, policy_and_placement, policy_notes
 from kilowait.experiments.settings import Scenario
+from kilowait.jobs import JobTable
 from kilowait.policies.simulation import gpu_settings_for
 
 TRACE = "gpu:120:gpu-mixed:1.1:4"
@@ -104,3 +106,24 @@ def test_predicting_policies_are_not_run_with_perfect_estimates():
         ("easy++", "rule"),
         ("fcfs", "clairvoyant"),
     ]
+
+
+PRIORITIES = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], priority=[0, 3])
+
+
+@pytest.mark.parametrize(
+    ("names", "placement", "note"),
+    [
+        (["fcfs", "balance"], None, "'4 nodes' has one group: it has no effect"),
+        (["fcfs"], "balance", "'4 nodes' has one group: it has no effect"),
+        (["sjf@balance"], None, "'4 nodes' has one group: it has no effect"),
+        (["users:priority"], None, "the jobs have no priorities"),
+        (["fcfs", "multifactor:age=5"], "first", None),
+    ],
+)
+def test_notes_on_policies_without_effect(names: list[str], placement: str | None, note: str | None) -> None:
+    notes = policy_notes(names, placement, PRIORITIES.with_columns(priority=None), Cluster.from_nodes(4))
+    assert len(notes) == (note is not None)
+    assert all(str(note) in text for text in notes)
+    two_groups = Cluster((NodeGroup("a", 1), NodeGroup("b", 1)))
+    assert policy_notes(names, placement, PRIORITIES, two_groups) == ()

@@ -16,7 +16,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import policy, resolve, simulate
-from kilowait.policies.fair_share import alcf_wfp, fair_share, multifactor
+from kilowait.policies.fair_share import alcf, alcf_wfp, fair_share, multifactor
 from tests.policies.waiting_jobs import TEN, order, seen, waiting
 
 NOTHING = {"age": 0.0, "size": 0.0, "fair_share": 0.0, "qos": 0.0, "queue": 0.0}
@@ -118,6 +118,22 @@ def test_multifactor_priority_is_the_weighted_sum() -> None:
     rule = multifactor(age=10, size=20, fair_share=40, qos=80, max_age_s=100, qos_factor={"high": 0.5})
     value = score(rule, jobs, 50.0, nodes=5, usage_share=0.5, qos=0)
     assert value == -(10 * 0.5 + 20 * 0.5 + 40 * 0.5 + 80 * 0.5)
+
+
+def test_alcf_is_the_formula_of_polaris() -> None:
+    """walltimes below 6 h and above 12 h count as 6 h and 12 h."""
+    hour = 3600.0
+    polaris = Cluster.from_nodes(560)
+    rule = alcf(project_priority={"climate": 25.0})
+    assert rule.prepare is not None
+    jobs = waiting((1.0, 1, 1.0), account=[-1, 0], labels={"account": ("climate",)})
+    values = rule.prepare(jobs, polaris)
+    for walltime_h, counted_h, account, project in ((1, 6, -1, 1.0), (8, 8, 0, 25.0), (24, 12, 0, 25.0)):
+        job = seen(submit_s=100.0, estimate_s=walltime_h * hour, nodes=56, account=account)
+        score = rule.score(job, 100.0 + 5 * hour, values)
+        assert -score == pytest.approx((5 * hour) ** 2 / (counted_h * hour) ** 3 * project * 0.1)
+    with pytest.raises(InputError, match="the project priority of 'x' is -1"):
+        alcf(project_priority={"x": -1})
 
 
 def test_alcf_wfp_favours_large_jobs() -> None:

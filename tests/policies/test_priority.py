@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.policies import POLICIES, resolve
+from kilowait.policies import POLICIES, policy, resolve
 from tests.policies.waiting_jobs import order, seen, waiting
 
 # No two fit ten nodes together, so they go one by one. Areas: 1200, 900, 880.
@@ -82,6 +82,20 @@ def test_time_dependent_policies_change_the_order() -> None:
     assert order(jobs, "wfp3") == "BAC"
 
 
+def test_priority_orders_by_the_column() -> None:
+    jobs = waiting((1, 10, 9), (2, 10, 9), (3, 10, 9), (4, 10, 9), priority=[0, 1, 5, -2, 5])
+    assert order(jobs, "priority") == "BDAC"
+    assert order(waiting((1, 10, 9), (2, 10, 9)), "priority") == "AB"
+
+
+def test_own_policies_read_the_priority() -> None:
+    @policy
+    def urgent(job, now):  # type: ignore[no-untyped-def]
+        return -job.priority
+
+    assert order(waiting((1, 10, 9), (2, 10, 9), priority=[0, 1, 5]), urgent) == "BA"
+
+
 def test_random_order_depends_on_the_seed() -> None:
     jobs = waiting(*[(1.0, 10, 1.0)] * 8)
     drawn = [order(jobs, f"random:seed={seed}") for seed in range(6)]
@@ -100,5 +114,6 @@ def test_every_priority_policy_is_tested() -> None:
     """The others are tested in test_fair_share, test_gpu and test_easy_plus."""
     here = {"fcfs", "sjf", "ljf", "saf", "saf_short", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
-    placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
-    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "alcf_wfp"} | {"easy+", "easy++"}
+    here |= {"priority"}
+    placed = {"srtf", "srsf", "las", "qssf", "tiresias"}
+    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "alcf", "alcf_wfp"} | {"easy+", "easy++"}

@@ -50,7 +50,7 @@ def test_parameters_change_the_schedule() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("sjff", "unknown policy 'sjff'; did you mean 'sjf'? known: alcf_wfp, balance,"),
+        ("sjff", "unknown policy 'sjff'; did you mean 'sjf'? known: alcf, alcf_wfp, balance,"),
         ("fairshare", "unknown policy 'fairshare'; did you mean 'fair_share'?"),
         ("", "unknown policy ''; known:"),
         ("multifactor:agee=1", "unknown parameter of policy 'multifactor' 'agee'; did you mean 'age'?"),

@@ -23,6 +23,7 @@ CLUSTER = kw.Cluster.from_nodes(NODES)
 NOW = 90_000.0
 PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "random": [{"seed": 3}],
+    "alcf": [{"project_priority": {"0": 25.0, "2": 0.5}}],
     "alcf_wfp": [{"share": 0.5, "favour": 3.0}],
     "tiresias": [{"limits": "100,90000", "patience": 0.0}, {"limits": "3250,7200,18000", "patience": 2.0}],
     "multifactor": [
@@ -72,6 +73,7 @@ def random_jobs(rng: np.random.Generator, count: int = 40) -> JobTable:
         estimate_s=rng.choice([1, 7, 60, 3600, 86_400.5], count),
         nodes=rng.integers(1, NODES + 1, count),
         user=rng.integers(-1, 5, count),
+        account=rng.integers(-1, 4, count),
         qos=rng.integers(-1, 3, count),
         queue=rng.integers(-1, 3, count),
     )
@@ -81,7 +83,7 @@ def records(jobs: JobTable, rng: np.random.Generator) -> Any:
     """Records as the engines fill them, with the fields of both."""
     fields = {**{name: JOB.fields[name][0] for name in JOB.names}, **{n: GPU_JOB.fields[n][0] for n in GPU_JOB.names}}
     job = np.zeros(len(jobs), list(fields.items())).view(np.recarray)
-    for name in ("nodes", "user", "qos", "queue"):
+    for name in ("nodes", "user", "account", "qos", "queue"):
         job[name] = jobs[name]
     delay_s = rng.choice([0, 0, 500], len(jobs))  # of dependent jobs
     job["submit_s"], job["number"] = jobs["submit_s"] + delay_s, np.arange(len(jobs))
@@ -131,6 +133,7 @@ def of_formula(formula: str, job: Any, jobs: JobTable, parameters: dict[str, Any
         symbols["limits"] = [float(limit) for limit in parameters["limits"].split(",")]
     for kind in ("qos", "queue"):
         symbols[f"{kind}_factor"] = parameters.get(f"{kind}_factor", {}).get(str(job[kind]), 0.0)
+    symbols["project_priority"] = parameters.get("project_priority", {}).get(str(job.account), 1.0)
     return float(eval(formula, symbols))  # a formula of our own documentation
 
 

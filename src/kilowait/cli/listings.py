@@ -36,11 +36,15 @@ def policies(json: Json = False) -> None:
     from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
     meanings = {**describe_policies(), **{name: _first_line(rounds) for name, rounds in ROUND_BASED_POLICIES.items()}}
-    parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
+    # Parameters that are mappings cannot be written on a command line.
+    parameters = {
+        name: [
+            key for key, each in inspect.signature(maker).parameters.items() if "Mapping" not in str(each.annotation)
+        ]
+        for name, maker in POLICIES.items()
+    }
     parameters |= {name: [] for name in ROUND_BASED_POLICIES}
     node_level = {name: name in ROUND_BASED_POLICIES or resolve(name).node_level for name in meanings}
-    # Parameters that are mappings cannot be written on a command line.
-    parameters = {name: [p for p in names if not p.endswith("_factor")] for name, names in parameters.items()}
     if json:
         console.json_document(
             [

@@ -312,7 +312,7 @@ def _job_records(jobs: JobTable, times: RunTimes) -> npt.NDArray[Any]:
     if "overrun_planned_s" in jobs:
         view["overrun_planned_s"] = times.overrun_planned_s
     view["expected_inverse_runtime"] = times.expected_inverse_runtime
-    for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos"):
+    for name in ("nodes", "cores", "memory_mb", "gpus", "priority", "user", "account", "queue", "qos"):
         if name in jobs:
             view[name] = jobs[name]
     return view

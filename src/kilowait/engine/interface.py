@@ -23,6 +23,7 @@ JOB = np.dtype(
         ("cores", np.int64),
         ("memory_mb", np.float64),
         ("gpus", np.int64),
+        ("priority", np.float64),  # larger is more important; 0: unknown
         ("number", np.int64),  # by (submit, id)
         ("usage_share", np.float64),  # its user's share of recent usage, 0..1, if the policy has a half-life
         ("user", np.int32),
@@ -75,7 +76,7 @@ class PriorityPolicy:
     placement: str | None = None
     """Placement (first or balance) of the policy; None: the run's settings."""
     node_level: bool = False
-    """Whether it reads fields of the GPU engine (priority, attained_s, remaining_s, ...)."""
+    """Whether it reads fields of the GPU engine (attained_s, remaining_s, ...)."""
     gpu_settings: tuple[tuple[str, Any], ...] = ()
     """Recommended `GpuSettings` that differ from the defaults: (("preempt", True),)."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None

@@ -8,13 +8,16 @@ before a name runs the policy with the users' estimates instead of predictions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy
 from kilowait.errors import InputError, UnknownNameError
@@ -22,6 +25,7 @@ from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.power_controls import PowerAgent, check_power_controls
 from kilowait.experiments.predictors import USERS_PREFIX
 from kilowait.experiments.settings import check_backfill, check_placement, parse_backfill
+from kilowait.jobs import JobTable
 from kilowait.policies import POLICIES, as_policy, resolve
 from kilowait.policies.round_based import ROUND_BASED_POLICIES
 
@@ -106,6 +110,25 @@ def resolve_policy(text: str) -> Policy:
     agent = with_preference(agent, name_of_agent.preference)
     policy: Policy = getattr(agent, "rule", agent)  # a linear agent is a priority policy
     return policy
+
+
+def policy_notes(names: Iterable[str], placement: str | None, jobs: JobTable, cluster: Cluster) -> tuple[str, ...]:
+    """What the user should know about these policies on these jobs and this cluster.
+
+    >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
+    >>> policy_notes(["balance"], None, table, Cluster.from_nodes(4))
+    ("balance starts jobs on the emptiest node group, and '4 nodes' has one group: it has no effect",)
+    """
+    placed = [policy_and_placement(name.removeprefix(USERS_PREFIX)) for name in names]
+    words = {name.partition(":")[0].strip().lower() for name, _ in placed}
+    notes = []
+    if "balance" in words | {placement} | {own for _, own in placed} and len(cluster.groups) == 1:
+        notes.append(
+            f"balance starts jobs on the emptiest node group, and {cluster.name!r} has one group: it has no effect"
+        )
+    if "priority" in words and len(np.unique(jobs.column("priority"))) == 1:
+        notes.append("the jobs have no priorities (column priority): the policy priority is first come, first served")
+    return tuple(notes)
 
 
 def policy_from_file(text: str) -> Policy:

@@ -17,7 +17,7 @@ from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, budget_violation
 from kilowait.errors import InputError
 from kilowait.experiments.gpu_options import gpu_notes, simulate_arguments
-from kilowait.experiments.policies import resolve_policy
+from kilowait.experiments.policies import policy_notes, resolve_policy
 from kilowait.experiments.power import make_power_context, with_power
 from kilowait.experiments.power_controls import (
     PowerAgent,
@@ -106,6 +106,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     workload, cluster, notes = prepare_scenario(scenario, progress)
     notes += workload.leakage_notes
     jobs = workload.jobs
+    notes += policy_notes([scenario.policy], scenario.placement, jobs, cluster)
     backfill = default_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
     context = None if scenario.power is None else make_power_context(scenario.power, jobs, cluster)
     if context is not None or isinstance(policy, PowerAgent):

@@ -45,7 +45,7 @@ def policy(
 ) -> PriorityPolicy | Callable[[OwnScore], PriorityPolicy]:
     """Define a priority policy by ``score(job, now)``, smaller first; compiled with Numba.
 
-    `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
+    `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, priority, user, account, queue, qos (numbers),
     since_first_s and, with `half_life_s` (s), usage_share (0..1). `time_dependent` says whether the order of two
     waiting jobs can change with time; by default it does if the function reads `now` or usage_share. A policy that
     cannot be compiled runs in Python, much slower, after a warning.

@@ -1,4 +1,4 @@
-"""Weighted policies: Slurm-like multifactor priority, user fair share, and ALCF's WFP with a boost for large jobs.
+"""Weighted policies: Slurm-like multifactor priority, user fair share, ALCF's formula for Polaris, WFP with a boost.
 
 Weights are passed in the parameters array, so that changing one needs no compilation.
 """
@@ -19,6 +19,8 @@ from kilowait.policies.compile import compiled_score
 from kilowait.units import parse_duration
 
 WEEK_S = 604800.0
+ALCF_WALLTIME_S = (21600.0, 43200.0)
+"""Shortest and longest walltime that counts in Polaris' formula."""
 # Indices into the parameters of multifactor; the factors of QOS and queues follow.
 AGE, MAX_AGE, SIZE, TOTAL_NODES, FAIR, SHARE, QOS, QOS_COUNT, QUEUE, FACTORS = range(10)
 
@@ -41,6 +43,12 @@ def _fair_share(job: Any, now: float, parameters: Any) -> float:
 def _alcf_wfp(job: Any, now: float, parameters: Any) -> float:
     boost = parameters[1] if job.nodes >= parameters[0] else 1.0
     return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * boost)
+
+
+def _alcf(job: Any, now: float, parameters: Any) -> float:
+    walltime_s = min(max(job.estimate_s, ALCF_WALLTIME_S[0]), ALCF_WALLTIME_S[1])
+    project_priority = parameters[1 + job.account] if job.account >= 0 else 1.0
+    return -((now - job.submit_s) ** 2 / walltime_s**3 * project_priority * (job.nodes / parameters[0]))
 
 
 def multifactor(
@@ -88,8 +96,31 @@ def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
     )
 
 
+def alcf(*, project_priority: Mapping[str, float] | None = None) -> PriorityPolicy:
+    """As on ALCF's Polaris: wait^2 / walltime^3 x project priority x nodes, the walltime from 6 to 12 hours.
+
+    The published formula is ``wfp_factor * eligible_time^2 / min(max(walltime, 6 h), 12 h)^3 * project_priority *
+    nodes / 560``; the constants `wfp_factor` and `base_score` do not change the order. `project_priority` maps names of
+    accounts to priorities (default 1).
+
+    >>> alcf(project_priority={"climate": 25.0}).name
+    'alcf'
+    """
+    for name, value in (project_priority or {}).items():
+        if not 0 <= value < np.inf:
+            raise InputError(f"the project priority of {name!r} is {value}; it must be a number, at least 0")
+
+    def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+        return np.array([cluster.nodes, *_factors(jobs, "account", project_priority or {}, default=1.0)], np.float64)
+
+    return PriorityPolicy("alcf", compiled_score(_alcf), time_dependent=True, prepare=prepare)
+
+
 def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
-    """ALCF's WFP: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the nodes."""
+    """WFP, (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the nodes.
+
+    ALCF's Intrepid used WFP; the boost is an assumption of kilowait. `alcf` is the published formula of Polaris.
+    """
     if not 0 < share <= 1 or not favour > 0:
         raise InputError(f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0")
 
@@ -106,10 +137,10 @@ def _seconds(name: str, value: float | str) -> float:
     return seconds
 
 
-def _factors(jobs: JobTable, column: str, factor: Mapping[str, float]) -> list[float]:
+def _factors(jobs: JobTable, column: str, factor: Mapping[str, float], default: float = 0.0) -> list[float]:
     """Factor by code of the column; codes without labels are looked up as decimal numbers."""
     if column not in jobs:
         return []
     codes = int(jobs[column].max(initial=-1)) + 1
     names = jobs.labels.get(column) or tuple(str(code) for code in range(codes))
-    return [float(factor.get(name, 0.0)) for name in names]
+    return [float(factor.get(name, default)) for name in names]

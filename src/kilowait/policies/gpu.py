@@ -1,4 +1,4 @@
-"""Priority policies for GPU clusters, based on attained service, remaining time and priority.
+"""Priority policies for GPU clusters, based on attained service and remaining time.
 
 `job` is an `engine.gpu.state.GPU_JOB` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
 NSDI 2019; SRSF, same source; QSSF, Hu et al. (Helios), SC 2021.
@@ -16,10 +16,6 @@ from kilowait.errors import InputError
 PREEMPTING = (("preempt", True),)
 SLICED = (("preempt", True), ("round_interval_s", 300.0))
 """Attained service changes between events, so the order is recomputed every five minutes."""
-
-
-def _by_priority(job: Any, now: float, parameters: Any) -> float:
-    return -job.priority
 
 
 def _remaining(job: Any, now: float, parameters: Any) -> float:
@@ -49,11 +45,6 @@ def _service_queue(job: Any, now: float, parameters: Any) -> float:
         queue = 0.0
     # Within a queue first come, first served: a submission is below 1e10 s.
     return queue * 1e10 + job.submit_s
-
-
-def priority() -> PriorityPolicy:
-    """The largest priority first; running jobs of lower priority are preempted."""
-    return PriorityPolicy("priority", _by_priority, node_level=True, gpu_settings=PREEMPTING)
 
 
 def srtf() -> PriorityPolicy:

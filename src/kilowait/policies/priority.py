@@ -101,6 +101,11 @@ def f4(job: Any, now: float, parameters: Any) -> float:
     return job.estimate_s * sqrt(float(job.nodes)) + 530000.0 * log10(max(job.since_first_s, 1.0))
 
 
+def largest_priority(job: Any, now: float, parameters: Any) -> float:
+    """The largest priority first."""
+    return -job.priority
+
+
 def random(job: Any, now: float, parameters: Any) -> float:
     """Random order drawn before the run: parameters[number]."""
     return parameters[job.number]

@@ -32,6 +32,12 @@ def random(*, seed: int = 0) -> PriorityPolicy:
     return PriorityPolicy("random", compiled_score(priority.random), prepare=prepare)
 
 
+def by_priority() -> PriorityPolicy:
+    """The largest priority first; on GPU clusters running jobs of lower priority are preempted."""
+    score = compiled_score(priority.largest_priority)
+    return PriorityPolicy("priority", score, gpu_settings=gpu.PREEMPTING)
+
+
 def balance() -> PriorityPolicy:
     """First come, first served; jobs start on the emptiest of their groups."""
     return replace(_plain(priority.fcfs, False), name="balance", placement="balance")
@@ -55,12 +61,13 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
     **{score.__name__: _constructor(score, True) for score in priority.TIME_DEPENDENT_POLICIES},
     "multifactor": fair_share.multifactor,
     "fair_share": fair_share.fair_share,
+    "alcf": fair_share.alcf,
     "alcf_wfp": fair_share.alcf_wfp,
+    "priority": by_priority,
     "balance": balance,
     "random": random,
     "easy+": priority.easy_plus,
     "easy++": priority.easy_plus_plus,
-    "priority": gpu.priority,
     "srtf": gpu.srtf,
     "srsf": gpu.srsf,
     "las": gpu.las,

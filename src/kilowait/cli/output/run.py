@@ -153,6 +153,8 @@ def _show_gpu_settings(done: ScenarioResult, speeds: str) -> None:
     elif run["round_interval_s"]:
         settings.append(f"also scheduled every {console.span(run['round_interval_s'])}")
     settings += [word for word in ("preempt", "migrate") if run[word]]
+    if run["at_limit"] != "extend":
+        settings.append(f"at limit {run['at_limit']}")
     console.facts(
         [
             *_log_rows(done),
@@ -183,11 +185,12 @@ def _show_gpu_metrics(metrics: Metrics, gpus: Mapping[str, float], done: Scenari
     _show_statistics(metrics, _GPU_MEASURES)
     number, percent = console.number, console.percent
     rejected = f", {int(metrics['rejected']):,} did not fit and were left out" if metrics["rejected"] else ""
+    killed = f", {int(metrics['killed']):,} killed at their limit" if metrics["killed"] else ""
     unfinished = int(gpus["unfinished_jobs"]) - int(metrics["rejected"])
     unfinished_text = f", {unfinished:,} not finished" if unfinished else ""
     console.facts(
         [
-            ("jobs", f"{int(gpus['jobs']):,}{rejected}{unfinished_text}"),
+            ("jobs", f"{int(gpus['jobs']):,}{rejected}{killed}{unfinished_text}"),
             ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
             (
                 "GPU utilization",

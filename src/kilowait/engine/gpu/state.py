@@ -124,7 +124,6 @@ JOB_STATE = np.dtype(
 GPU_JOB = np.dtype(
     [
         *((name, JOB[name]) for name in JOB.names or () if name != "ran_s"),
-        ("priority", np.float64),
         ("gpu_share", np.float64),
         ("attained_s", np.float64),
         ("done_s", np.float64),

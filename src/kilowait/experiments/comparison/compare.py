@@ -38,6 +38,7 @@ from kilowait.experiments.policies import (
     combine_policies,
     make_policy_configs,
     policy_and_placement,
+    policy_notes,
     resolve_policy,
 )
 from kilowait.experiments.power import make_power_context, with_power
@@ -232,6 +233,7 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
             if config.power_controls != "none":
                 check_controls_supported(config.power_controls, cluster)
             check_placement_on(policy_and_placement(config.policy)[1], cluster)
+        notes += policy_notes((config.policy for config in plan.policies), scenario.placement, workload.jobs, cluster)
         windows = plan.window_options.cut(workload.jobs)
         workload = workload.evaluated_from(int(windows.first.min()))
         cases.append(
