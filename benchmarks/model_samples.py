@@ -84,7 +84,7 @@ def _predictor(name: str) -> Sample:
             assert (values <= _dataset().target.max_value).all(), f"{part} is above the request"
         assert (predicted.low <= predicted.median).all() and (predicted.median <= predicted.high).all(), "bounds cross"
         with contextlib.redirect_stdout(io.StringIO()):
-            show_card(predictor.card)
+            show_card(predictor)
 
     return Sample(write, use)
 

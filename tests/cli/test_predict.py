@@ -48,6 +48,26 @@ def test_features(kilowait, log, tmp_path):
     assert table.num_rows == 50 and {"wait_s", "target_anchor"} <= set(table.column_names)
 
 
+def test_apply_to_a_log_without_measurements(kilowait, log, tmp_path):
+    folder = tmp_path / "energy"
+    args = ("-c", 16, "--target", "energy", "--model", "boosting:median")
+    fitted = kilowait("predict", "fit", log, "--out", folder, *args)
+    assert "boosting:median, no job measured" in fitted.out
+    card = kilowait("predict", "describe", folder, "--json").json()
+    assert not [name for name in card["unmetered"]["features"] if name.startswith("target_")]
+    table = pyarrow.parquet.read_table(log).drop_columns(["energy_j"])
+    pyarrow.parquet.write_table(table, tmp_path / "later.parquet")
+    out = tmp_path / "predicted.csv"
+    result = kilowait("predict", "apply", folder, tmp_path / "later.parquet", "--out", out)
+    assert result.status == 0
+    assert "no job of this log has measured energy: predicted without earlier values" in " ".join(result.err.split())
+    predicted = pyarrow.csv.read_csv(out)
+    assert predicted["energy_source"].null_count == predicted["energy_j"].null_count == 900
+    assert min(predicted["predicted_j"].to_pylist()) > 0
+    explained = kilowait("predict", "explain", folder, tmp_path / "later.parquet", 700)
+    assert "no job of this log was measured" in " ".join(explained.out.split())
+
+
 def test_fit_uses_the_last_jobs_of_a_large_log_and_says_so(kilowait, log, tmp_path):
     result = kilowait("predict", "fit", log, "-c", 16, "--out", tmp_path / "last", "--fit-jobs", 400, "--json")
     assert "only the last 400 of 900 jobs are used" in " ".join(result.err.split()) and "--fit-jobs 0" in result.err

@@ -10,9 +10,13 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.comparison.compare import prepare, run
 from kilowait.experiments.comparison.plan import ComparisonPlan
 from kilowait.experiments.policies import make_policy_configs
-from kilowait.experiments.predictors import POWER_MODEL_PREDICTOR, with_predicted_watts
+from kilowait.experiments.predictors import POWER_MODEL_PREDICTOR, first_replay, with_predicted_watts
 from kilowait.experiments.scenario import prepare_scenario, run_scenario
 from kilowait.experiments.settings import PowerSettings, Scenario
+from kilowait.predict.dataset import make_dataset
+from kilowait.predict.models import PredictionModel
+from kilowait.predict.predictor import fit
+from kilowait.predict.targets import power
 from kilowait.traces import write_trace
 from tests.predict.example_logs import repetitive_log
 
@@ -97,6 +101,32 @@ def test_comparisons_use_the_same_predictions_as_single_runs(tmp_path):
         )
     )
     np.testing.assert_array_equal(comparison.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
+
+
+def test_predictor_of_a_metered_log_plans_the_power_of_an_unmetered_log(tmp_path):
+    early, later = measured()[:600], measured()[600:]
+    dataset = make_dataset(early, first_replay(early, MACHINE), 4, power(early, first_replay(early, MACHINE)))
+    (tmp_path / "watts").mkdir()
+    fit(dataset, PredictionModel.of("boosting:median"), nodes=4, data="early").save(tmp_path / "watts")
+    columns = {name: later[name] for name in later.columns if name != "power_w"}
+    path = tmp_path / "unmetered.parquet"
+    write_trace(kw.JobTable(**columns), path)
+    settings = {"cluster": "nodes:4", "power": POWER, "power_controls": "budget=480W"}
+    done = run_scenario(Scenario(str(path), power_predictor=str(tmp_path / "watts"), **settings))
+    predicted = done.log.jobs_table["predicted_power_w"]
+    truth = np.choose(later["user"], [110.0, 150.0, 190.0])
+    assert np.median(np.abs(predicted / truth - 1)) < 0.25 and np.ptp(predicted) > 30
+    note = "accounting uses measured power, and the power model for the 300 jobs without"
+    assert any(note in text for text in done.notes)
+    full_load = run_scenario(Scenario(str(path), **settings))
+    assert np.mean(done.log.jobs()["wait_s"]) < np.mean(full_load.log.jobs()["wait_s"])
+
+
+def test_saved_predictors_predict_unmeasured_jobs_too(tmp_path):
+    jobs = measured(300)
+    dataset = make_dataset(jobs, first_replay(jobs, MACHINE), 4, power(jobs, first_replay(jobs, MACHINE)))
+    fit(dataset, PredictionModel.of("recent"), nodes=4, data="log").save(tmp_path)
+    assert np.isfinite(with_predicted_watts(jobs, MACHINE, str(tmp_path), 191.0)["predicted_power_w"]).all()
 
 
 def test_invalid_power_predictors_are_rejected():

@@ -38,7 +38,7 @@ def true_run(case: Case, job: ReferenceJob) -> float:
 
 
 def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
-    """One result per job, with consistent fields; rejected are jobs that fit no group, or whose reservation has ended."""
+    """One result per job, with consistent fields; rejected jobs fit no group, or their reservation has ended."""
     assert len(results) == len(case.jobs), f"{len(results)} results for {len(case.jobs)} jobs"
     for job, result in zip(case.jobs, results, strict=True):
         what = f"job {job.job_id}: {result}"

@@ -12,11 +12,13 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.dataset import Dataset, make_dataset
+from kilowait.predict.explanation import explain
 from kilowait.predict.forest import BoostingSettings, ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, fit, load
-from kilowait.predict.targets import energy, wait
+from kilowait.predict.scores import score
+from kilowait.predict.targets import energy, power, wait
 from kilowait.predict.walk_forward import OVERRUN, PLANNED
 from tests.predict.example_logs import DAY, repetitive_log
 
@@ -283,3 +285,68 @@ def test_card_is_plain_data():
     card = fitted_predictor().card
     json.dumps(card.errors)
     assert replace(card, seed=1) != card
+
+
+def metered(jobs: JobTable) -> JobTable:
+    """The jobs with the measured power of 110, 150 or 190 W of each user's queue."""
+    watts = np.choose(jobs["user"] % 3, [110.0, 150.0, 190.0])
+    columns = {name: jobs[name] for name in jobs.columns}
+    return JobTable(labels={"queue": ("a", "b", "c")}, **columns, queue=jobs["user"] % 3, power_w=watts)
+
+
+def unmetered(jobs: JobTable) -> JobTable:
+    columns = {name: jobs[name] for name in jobs.columns if name != "power_w"}
+    return JobTable(labels=jobs.labels, **columns)
+
+
+def metered_dataset(jobs: JobTable, target=power) -> Dataset:
+    times = from_log(jobs)
+    return make_dataset(jobs, times, 16, target(jobs, times, require_measured=False))
+
+
+@pytest.mark.parametrize("target", [power, energy])
+@pytest.mark.parametrize("name", ["forest", "boosting:median"])
+def test_predictor_of_a_metered_log_predicts_an_unmetered_log(tmp_path, name, target):
+    model = PredictionModel.of(name)
+    jobs = metered(repetitive_log())
+    fit(metered_dataset(jobs, target), model, nodes=16, data="m", settings=SETTINGS[model.family]).save(tmp_path)
+    predictor = load(tmp_path)
+    later = metered(repetitive_log(seed=1))
+    hidden = metered_dataset(unmetered(later), target)
+    assert not hidden.has_known_values
+    predicted = predictor.predict(hidden)
+    shown = metered_dataset(later, target)
+    truth = shown.target.values
+    assert score(predicted.value, truth).accuracy > score(predictor.predict(shown).value, truth).accuracy - 0.1
+    covered = (truth <= predicted.high * 1.03).mean()
+    assert 0.8 < covered <= 1 and (predicted.low <= predicted.high).all()
+    explanation = explain(predictor, hidden, 700)
+    assert explanation.prediction.value[0] == predicted.value[700]
+    assert "no job of this log was measured" in explanation.anchor_text
+    assert not any(part.name.startswith("target_") for part in explanation.parts)
+
+
+def test_unmetered_model_does_not_change_predictions_on_metered_logs(tmp_path):
+    dataset = metered_dataset(metered(repetitive_log()))
+    predictor = fit(dataset, PredictionModel.of("forest"), nodes=16, data="m", settings=SETTINGS["forest"])
+    alone = replace(predictor, unmetered=None)
+    np.testing.assert_array_equal(predictor.predict(dataset).value, alone.predict(dataset).value)
+    hidden = metered_dataset(unmetered(metered(repetitive_log(seed=1))))
+    with pytest.raises(InputError, match="none of these 900 jobs has a measured power.*fit it again, with forest"):
+        alone.predict(hidden)
+
+
+def test_baselines_need_measured_power_and_say_so():
+    predictor = fit(metered_dataset(metered(repetitive_log())), PredictionModel.of("recent"), nodes=16, data="m")
+    assert predictor.unmetered is None
+    with pytest.raises(InputError, match="this predictor .recent, fitted on m. needs earlier values"):
+        predictor.predict(metered_dataset(unmetered(metered(repetitive_log(seed=1)))))
+
+
+def test_changed_files_of_the_unmetered_model_are_rejected(tmp_path):
+    dataset = metered_dataset(metered(repetitive_log()))
+    fit(dataset, PredictionModel.of("forest"), nodes=16, data="m", settings=SETTINGS["forest"]).save(tmp_path)
+    path = tmp_path / "unmetered_trees.txt"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(InputError, match="unmetered_trees.txt is missing or was changed"):
+        load(tmp_path)

@@ -207,7 +207,7 @@ def fit(
 
     The last tenth of the jobs is not used for training but for measuring errors and calibrating bounds.
     """
-    from kilowait.cli.output.predict import show_card
+    from kilowait.cli.output.predict import card_document, show_card
     from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.prediction.task import fit_predictor, save_predictor
     from kilowait.predict.models import PredictionModel
@@ -233,9 +233,9 @@ def fit(
     manifest["fit_jobs"] = sample
     save_predictor(predictor, out, manifest=manifest, force=force)
     if json:
-        console.json_document({"out": out, "fit_jobs": sample, **vars(predictor.card)})
+        console.json_document({"out": out, "fit_jobs": sample, **card_document(predictor)})
         return
-    show_card(predictor.card)
+    show_card(predictor)
     print(f"\nwritten to {out}; explain a prediction: kilowait predict explain {out} {task.trace} JOB")
 
 
@@ -252,7 +252,7 @@ def apply(context: typer.Context, folder: Folder, task: PredictionTask, out: Tab
 
     check_table_name(out)
     predictor = load(folder)
-    loaded = _prepared(task_for_predictor(predictor.card, task))
+    loaded = _prepared(task_for_predictor(predictor.card, task), require_measured=False)
     write_columns(predicted_columns(predictor, loaded.dataset), out)
     print(f"{console.count(len(loaded.dataset), 'job')} predicted by {predictor.card.model}: {out}")
 
@@ -272,7 +272,7 @@ def explain(
     from kilowait.predict.predictor import load
 
     predictor = load(folder)
-    loaded = _prepared(task_for_predictor(predictor.card, task))
+    loaded = _prepared(task_for_predictor(predictor.card, task), require_measured=False)
     explanation = explain_job(predictor, loaded.dataset, job)
     if json:
         console.json_document(explanation_document(explanation, predictor.card, features))
@@ -283,22 +283,22 @@ def explain(
 @verb(app, epilog=_DESCRIBE)
 def describe(folder: Folder, json: Json = False) -> None:
     """Print the model card of a fitted predictor: training data, errors, important features, drift over time."""
-    from kilowait.cli.output.predict import show_card
+    from kilowait.cli.output.predict import card_document, show_card
     from kilowait.predict.predictor import load
 
-    card = load(folder).card
+    predictor = load(folder)
     if json:
-        console.json_document(vars(card))
+        console.json_document(card_document(predictor))
         return
-    show_card(card)
+    show_card(predictor)
 
 
-def _prepared(task: PredictionTask) -> PredictionData:
-    """Read the log and build the dataset; prints its notes."""
+def _prepared(task: PredictionTask, *, require_measured: bool = True) -> PredictionData:
+    """Read the log and build the dataset, as `load_dataset`; prints its notes."""
     from kilowait.experiments.prediction.task import load_dataset
 
     with console.busy(f"reading {task.trace} ..."):
-        loaded = load_dataset(task)
+        loaded = load_dataset(task, require_measured=require_measured)
     for note in loaded.notes:
         console.note(note)
     return loaded

@@ -5,7 +5,8 @@ estimates: the recorded times of another cluster or load would not match the sim
 
 By default power budgets use the measured power of every job, as if it were known in advance. Predicted power comes from
 jobs that had ended in the first replay, or from the power model. Jobs without measured power get no prediction: power
-controls and accounting use the power model for them.
+controls and accounting use the power model for them. A saved predictor, fitted on a log with measured power, predicts
+every job, and is used on logs without any measured power.
 
 Predictions for jobs of the training log of a saved predictor suffer from data leakage. Therefore the end of the
 training log is compared with the submission times of the evaluated jobs, and a run that evaluates earlier jobs gets a
@@ -283,21 +284,26 @@ def with_predicted_watts(
     ... )
     >>> with_predicted_watts(jobs, Cluster.from_nodes(4), "recent", 200.0)["predicted_power_w"].round().tolist()
     [200.0, 80.0, nan]
+
+    A model that learns from this log predicts only the measured jobs. A saved predictor predicts all jobs; none of them
+    needs to be measured.
     """
     check_power_predictor(predictor)
     if predictor == POWER_MODEL_PREDICTOR:
         return jobs.with_columns(predicted_power_w=np.full(len(jobs), np.nan))
     measured = ~np.isnan(jobs.column("power_w"))
-    if not measured.any():
+    is_saved = is_saved_power_predictor(predictor)
+    if not measured.any() and not is_saved:
         raise InputError(
             f"--power-predictor {predictor} needs measured power, and none of these {len(jobs):,} jobs has any "
-            "(energy_j or power_w); leave it out: the power model needs no prediction"
+            "(energy_j or power_w); leave it out, as the power model needs no prediction, or give the folder of a "
+            "predictor fitted on a log with measured power"
         )
     ordered = jobs.sorted()
     times = first_replay(ordered, cluster)
-    dataset = make_dataset(ordered, times, cluster.nodes, power(ordered, times))
+    dataset = make_dataset(ordered, times, cluster.nodes, power(ordered, times, require_measured=not is_saved))
     predicted: npt.NDArray[np.float64]
-    if is_saved_power_predictor(predictor):
+    if is_saved:
         predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
@@ -312,7 +318,8 @@ def with_predicted_watts(
     predicted = np.minimum(predicted, ordered["nodes"] * max_node_w)
     predicted_power_w = np.full(len(jobs), np.nan)
     predicted_power_w[slice(None) if jobs.order is None else jobs.order] = predicted
-    return jobs.with_columns(predicted_power_w=np.where(measured, predicted_power_w, np.nan))
+    has_prediction = np.full(len(jobs), True) if is_saved else measured
+    return jobs.with_columns(predicted_power_w=np.where(has_prediction, predicted_power_w, np.nan))
 
 
 def with_predicted_power(
@@ -330,6 +337,13 @@ def with_predicted_power(
     predicted = with_predicted_watts(jobs, cluster, predictor, max_node_w, progress=progress)
     if predictor == POWER_MODEL_PREDICTOR:
         return predicted, "power controls use the power model's watts; accounting uses the measured power"
+    if is_saved_power_predictor(predictor):
+        unmeasured = int(np.count_nonzero(np.isnan(jobs.column("power_w"))))
+        accounting = f"measured power, and the power model for the {unmeasured:,} jobs without" if unmeasured else ""
+        return predicted, (
+            f"power controls use the watts that {predictor} predicts for {len(jobs):,} jobs; accounting uses "
+            f"{accounting or 'the measured power'}"
+        )
     count = int(np.count_nonzero(~np.isnan(predicted["predicted_power_w"])))
     return predicted, (
         f"power controls use predicted watts ({predictor}) of the {count:,} jobs whose power was measured, from jobs "

@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.predict.features import Features, features_for
+from kilowait.predict.features import TARGET_PREFIX, Features, features_for
 from kilowait.predict.job_history import Floats, JobHistory
 from kilowait.predict.targets import Target, runtime
+
+MIN_NODE_W = 0.001
+"""Minimum of a typical power of a node, watts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,42 @@ class Dataset:
                 features, values=features.values[rows], anchor=features.anchor[rows], request=features.request[rows]
             ),
         )
+
+    @property
+    def has_known_values(self) -> bool:
+        """Whether the target of any job is known; if not, there is no earlier value to predict from."""
+        return bool(np.isfinite(self.target.values).any())
+
+    def without_earlier_values(self, node_w: float) -> Dataset:
+        """The same jobs without the features and the anchor that depend on earlier values of power or energy.
+
+        The anchor becomes a fixed power of each node, for energy times the anchor of the run time, so that it is
+        known on a log without measured power too.
+
+        Args:
+            node_w: power of a node in the anchor, watts.
+        """
+        table = self.features
+        kept = [column for column, name in enumerate(table.names) if not name.startswith(TARGET_PREFIX)]
+        anchor = np.log(node_w * self.target.scale) + self._log_time
+        names = tuple(table.names[column] for column in kept)
+        return replace(self, features=replace(table, names=names, values=table.values[:, kept], anchor=anchor))
+
+    def typical_node_w(self, count: int) -> float:
+        """Median power of a node of the first `count` jobs with a known power or energy, watts.
+
+        The energy of a job is divided by the anchor of its run time.
+        """
+        node_w = self.target.values / self.target.scale / np.exp(self._log_time)
+        return float(np.nanmedian(np.maximum(node_w[:count], MIN_NODE_W)))
+
+    @property
+    def _log_time(self) -> Floats | float:
+        """(n,) ln of the time by which a power is multiplied, seconds: for energy the anchor of the run time."""
+        if self.target.name != "energy":
+            return 0.0
+        anchor: Floats = self.features.values[:, self.features.names.index("anchor")]
+        return anchor
 
 
 def make_dataset(jobs: JobTable, times: JobHistory, nodes: int, target: Target | None = None) -> Dataset:

@@ -11,7 +11,7 @@ import numpy as np
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import KINDS, TARGET_KINDS, all_job_keys, feature_meaning
 from kilowait.predict.job_history import PastEvents
-from kilowait.predict.predictor import Prediction, Predictor
+from kilowait.predict.predictor import METERED_TARGETS, Prediction, Predictor
 from kilowait.units import format_duration
 
 
@@ -53,6 +53,7 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
     prediction), before it is limited to the user's request.
     """
     predictions = predictor.predict(dataset)
+    predictor, dataset = predictor.suited_to(dataset)
     one = slice(row, row + 1)
     prediction = Prediction(
         predictions.value[one], predictions.low[one], predictions.median[one], predictions.high[one]
@@ -82,6 +83,9 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
 def _anchor_text(dataset: Dataset, row: int) -> str:
     """Text that says which jobs the anchor is the median of."""
     keys, target = all_job_keys(dataset.jobs), dataset.target
+    if target.name in METERED_TARGETS and not dataset.has_known_values:
+        time_text = " times the anchor of its run time" if target.name == "energy" else ""
+        return f"a fixed power of every node{time_text}: no job of this log was measured"
     kind_texts = {**KINDS, **TARGET_KINDS}
     for kind in target.anchor_kinds:
         if kind in keys:

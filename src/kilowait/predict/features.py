@@ -90,6 +90,8 @@ TARGET_KINDS = {
     "queue_size": "of all users with a similar size in the same queue",
 }
 """Kinds of similar jobs besides those in `KINDS`."""
+TARGET_PREFIX = "target_"
+"""Start of the names of features of earlier values of the target."""
 TARGET_MEAN_JOBS = 30
 """Number of jobs in a mean."""
 TARGET_STATISTICS = {
@@ -133,11 +135,11 @@ def feature_meaning(name: str) -> str:
     "ln(target) of the last job of all users in the same queue with a known value, less the target's anchor"
     """
     meanings, statistics, kinds = MEANINGS, STATISTICS, KINDS
-    if name in TARGET_MEANINGS or name.startswith("target_"):
+    if name in TARGET_MEANINGS or name.startswith(TARGET_PREFIX):
         meanings, statistics, kinds = TARGET_MEANINGS, TARGET_STATISTICS, {**KINDS, **TARGET_KINDS}
     if name in meanings:
         return meanings[name]
-    kind, _, statistic = name.removeprefix("target_").rpartition("_")
+    kind, _, statistic = name.removeprefix(TARGET_PREFIX).rpartition("_")
     if kind not in kinds or statistic not in statistics:
         raise UnknownNameError("feature", name, meanings)
     return statistics[statistic].format(kind=kinds[kind])

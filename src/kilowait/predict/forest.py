@@ -161,9 +161,14 @@ class Trees:
         averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
         return values / self.booster.num_trees() if averaged else values
 
-    def save(self, folder: Path) -> None:
-        """Write trees.txt in LightGBM's text format, which contains no executable code."""
-        (folder / TREES_FILE).write_text(self.booster.model_to_string(), encoding="utf-8")
+    def save(self, folder: Path, prefix: str = "") -> None:
+        """Write trees.txt in LightGBM's text format, which contains no executable code.
+
+        Args:
+            folder: an existing folder.
+            prefix: of the names of the files.
+        """
+        (folder / f"{prefix}{TREES_FILE}").write_text(self.booster.model_to_string(), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,22 +190,23 @@ class Forest(Trees):
             total += self.leaves[first + leaf[:, tree]]
         return total / np.float32(len(self.first))
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, prefix: str = "") -> None:
         """Write trees.txt and leaves.npz, which contain no executable code."""
-        super().save(folder)
-        np.savez_compressed(folder / LEAVES_FILE, leaves=self.leaves, first=self.first)
+        super().save(folder, prefix)
+        np.savez_compressed(folder / f"{prefix}{LEAVES_FILE}", leaves=self.leaves, first=self.first)
 
     @classmethod
-    def parse(cls, files: Mapping[str, bytes], folder: Path) -> Forest:
+    def parse(cls, files: Mapping[str, bytes], folder: Path, prefix: str = "") -> Forest:
         """The forest in the contents of the files that `save` wrote; InputError if they are damaged.
 
         Args:
-            files: contents by name of file.
+            files: contents by name of file, without the prefix.
             folder: the folder of the files, for errors.
+            prefix: of the names of the files.
         """
-        trees = validated_trees(files[TREES_FILE].decode("utf-8", "replace"), folder / TREES_FILE)
+        trees = validated_trees(files[TREES_FILE].decode("utf-8", "replace"), folder / f"{prefix}{TREES_FILE}")
         counts = np.array(trees.leaves, np.int64)
-        path = folder / LEAVES_FILE
+        path = folder / f"{prefix}{LEAVES_FILE}"
         try:
             arrays = read_arrays(path)
             first = arrays.whole("first", len(counts))
@@ -345,15 +351,16 @@ class BoostedTrees(Trees):
         return np.asarray(self.booster.predict(features, num_threads=threads), np.float64)
 
     @classmethod
-    def parse(cls, files: Mapping[str, bytes], folder: Path) -> BoostedTrees:
+    def parse(cls, files: Mapping[str, bytes], folder: Path, prefix: str = "") -> BoostedTrees:
         """The trees in the contents of the files that `save` wrote; InputError if they are damaged.
 
         Args:
-            files: contents by name of file.
+            files: contents by name of file, without the prefix.
             folder: the folder of the files, for errors.
+            prefix: of the names of the files.
         """
         text = files[TREES_FILE].decode("utf-8", "replace")
-        return cls(booster_of(validated_trees(text, folder / TREES_FILE)))
+        return cls(booster_of(validated_trees(text, folder / f"{prefix}{TREES_FILE}")))
 
 
 def fit_boosting(

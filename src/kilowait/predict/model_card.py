@@ -18,6 +18,7 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.files.documents import parse_json
 from kilowait.files.fields import Either, Field, Flag, Items, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.regular_file import read_bytes, sha256
+from kilowait.predict.dataset import MIN_NODE_W
 from kilowait.predict.features import feature_meaning
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.targets import LABELS, TARGETS
@@ -42,7 +43,13 @@ _ERRORS: dict[str, Field] = {
 }  # fmt: skip
 
 _POWER = Record(
-    {}, {"labels": Either(Text(tuple(LABELS)), Null()), "power": _TEXT_OR_NULL, "utilization": _TEXT_OR_NULL}
+    {},
+    {
+        "labels": Either(Text(tuple(LABELS)), Null()),
+        "power": _TEXT_OR_NULL,
+        "utilization": _TEXT_OR_NULL,
+        "node_w": Number(MIN_NODE_W, 1e9),
+    },
 )
 
 
@@ -98,7 +105,8 @@ class ModelCard:
     personal: str = _checked(Text())
     """Personal data it contains."""
     power: Mapping[str, Any] = _checked(_POWER)
-    """Power model and utilization profile, where labels are not all measured."""
+    """Power model and utilization profile, where labels are not all measured; of a model for logs without measurements
+    also the power of a node in the anchor (`node_w`, watts)."""
 
 
 CARD_FIELDS = Record({item.name: item.metadata["contents"] for item in fields(ModelCard)} | {"files": Values(Text())})
@@ -164,17 +172,25 @@ FORMAT = 2
 """Version of the folder format; other versions are rejected."""
 KIND = "kilowait predictor"
 MAX_CARD_BYTES = 2**24
-MAX_FILE_BYTES = {"trees.txt": 2**28, "leaves.npz": 2**28, "levels.npz": 2**26}
+UNMETERED = "unmetered_"
+"""Prefix of the files of the model for logs without measured values; their own card has no such files."""
+MAX_FILE_BYTES = {
+    "trees.txt": 2**28,
+    "leaves.npz": 2**28,
+    "levels.npz": 2**26,
+    f"{UNMETERED}{CARD_FILE}": MAX_CARD_BYTES,
+}
 """Maximum size of the other files, bytes."""
 _REFIT_HINT = "fit it again with kilowait predict fit"
 
 
-def write_card(card: ModelCard, folder: Path) -> None:
-    """Write card.json, with the sha256 of the predictor's other files."""
-    files = {name: sha256(folder / name) for name in sorted(MAX_FILE_BYTES) if (folder / name).exists()}
+def write_card(card: ModelCard, folder: Path, prefix: str = "") -> None:
+    """Write card.json, with the sha256 of the predictor's other files; `prefix` is that of the names of all files."""
+    paths = {name: folder / f"{prefix}{name}" for name in sorted(MAX_FILE_BYTES)}
+    files = {name: sha256(path) for name, path in paths.items() if path.exists()}
     content = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
     text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
+    (folder / f"{prefix}{CARD_FILE}").write_text(text + "\n", encoding="utf-8")
 
 
 def read_card(folder: Path) -> ModelCard:
@@ -182,9 +198,14 @@ def read_card(folder: Path) -> ModelCard:
     return read_predictor_files(folder)[0]
 
 
-def read_predictor_files(folder: Path) -> tuple[ModelCard, dict[str, bytes]]:
-    """The card of a folder, and the contents of its other files by name, whose hashes are those in the card."""
-    path = folder / CARD_FILE
+def read_predictor_files(folder: Path, prefix: str = "") -> tuple[ModelCard, dict[str, bytes]]:
+    """The card of a folder, and the contents of its other files by name, whose hashes are those in the card.
+
+    Args:
+        folder: of the predictor.
+        prefix: of the names of the files; the names in the card and in the result are without it.
+    """
+    path = folder / f"{prefix}{CARD_FILE}"
     try:
         content = parse_json(read_bytes(path, max_bytes=MAX_CARD_BYTES), path, remedy=_REFIT_HINT)
     except FileNotFoundError:
@@ -202,7 +223,7 @@ def read_predictor_files(folder: Path) -> tuple[ModelCard, dict[str, bytes]]:
         )
     check_fields(content, CARD_FIELDS, path, remedy=_REFIT_HINT)
     check_card_values(content, path, remedy=_REFIT_HINT)
-    contents = {name: _content(folder, name, digest) for name, digest in content["files"].items()}
+    contents = {name: _content(folder, prefix, name, digest) for name, digest in content["files"].items()}
     values = {item.name: content[item.name] for item in fields(ModelCard)}
     codes = {name: tuple(names) for name, names in values["codes"].items()}
     card = ModelCard(
@@ -211,19 +232,19 @@ def read_predictor_files(folder: Path) -> tuple[ModelCard, dict[str, bytes]]:
     return card, contents
 
 
-def _content(folder: Path, name: str, digest: str) -> bytes:
+def _content(folder: Path, prefix: str, name: str, digest: str) -> bytes:
     """The contents of a file, whose hash must be the one in the card."""
     if name not in MAX_FILE_BYTES:
+        card = folder / f"{prefix}{CARD_FILE}"
         raise InputError(
-            f"{folder / CARD_FILE}: files has {name!r:.60}, which is not one of {', '.join(MAX_FILE_BYTES)}; "
-            f"{_REFIT_HINT}"
+            f"{card}: files has {name!r:.60}, which is not one of {', '.join(MAX_FILE_BYTES)}; {_REFIT_HINT}"
         )
     try:
-        data = read_bytes(folder / name, max_bytes=MAX_FILE_BYTES[name])
+        data = read_bytes(folder / f"{prefix}{name}", max_bytes=MAX_FILE_BYTES[name])
     except OSError:
         data = None
     if data is None or sha256_of(data).hexdigest() != digest:
-        raise InputError(f"{folder / name} is missing or was changed since it was saved; {_REFIT_HINT}")
+        raise InputError(f"{folder / f'{prefix}{name}'} is missing or was changed since it was saved; {_REFIT_HINT}")
     return data
 
 

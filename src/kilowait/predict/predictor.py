@@ -5,6 +5,9 @@ tenth is the calibration set (conformal calibration): it gives the errors, and t
 
 The folder contains text and arrays, no executable code: trees.txt, leaves.npz, levels.npz, card.json. It stores no job
 history: the user's earlier jobs are read from the log at prediction.
+
+A predictor of power or energy contains a second model, fitted without the features of earlier values (files
+unmetered_*). It predicts the jobs of logs in which no job was measured.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import select_columns
 from kilowait.predict.forest import REMEDY, BoostedTrees, Distribution, Forest
 from kilowait.predict.job_history import Floats, Ints
-from kilowait.predict.model_card import ModelCard, read_predictor_files, write_card
+from kilowait.predict.model_card import CARD_FILE, UNMETERED, ModelCard, read_predictor_files, write_card
 from kilowait.predict.models import (
     FittedModel,
     ModelSettings,
@@ -54,6 +57,9 @@ POSITION_FEATURES = ("everyone_count", "request_count")
 """Features that depend on a job's position in its log, and so are meaningless in another log."""
 BOUNDS = (0.1, 0.5, 0.9)
 """Quantile levels of the bounds of a prediction."""
+METERED_TARGETS = ("power", "energy")
+"""Targets that a log may not contain at all."""
+LEVELS_FILE = "levels.npz"
 MAX_LOG_ERROR = 100.0
 """Maximum absolute ln(truth) - ln(prediction) of a calibration job."""
 
@@ -81,10 +87,31 @@ class Predictor:
     levels: Floats
     """Sorted calibration values: the quantile level of each true value (the forest), or ln(truth) - ln(prediction) (all
     others)."""
+    unmetered: Predictor | None = None
+    """For power and energy, the predictor of logs without any known value; None for other targets and baselines."""
+
+    def suited_to(self, dataset: Dataset) -> tuple[Predictor, Dataset]:
+        """The predictor and the dataset to predict from: if no job of a log was measured, those without the features
+        of earlier values; else these two."""
+        self.check(dataset)
+        if self.card.target not in METERED_TARGETS or not len(dataset) or dataset.has_known_values:
+            return self, dataset
+        if self.unmetered is None:
+            raise InputError(
+                f"none of these {len(dataset):,} jobs has a measured {self.card.target}, and this predictor "
+                f"({self.model.text}, fitted on {self.card.data}) needs earlier values; fit it again, with forest or "
+                "boosting:LOSS"
+            )
+        return self.unmetered, dataset.without_earlier_values(self.unmetered.card.power["node_w"])
 
     def predict(self, dataset: Dataset) -> Prediction:
-        """Predict every job from what was known at its submission; the history is that of the dataset's jobs."""
-        self.check(dataset)
+        """Predict every job from what was known at its submission; the history is that of the dataset's jobs.
+
+        The jobs of a log without any measured power are predicted by `unmetered`.
+        """
+        predictor, dataset = self.suited_to(dataset)
+        if predictor is not self:
+            return predictor.predict_rows(predictor.rows(dataset), dataset.features.anchor, dataset.target.max_value)
         target, features = dataset.target, dataset.features
         if self.trees is None:
             return self._with_bounds(predict_baseline(self.model.text, dataset.jobs, target), target.max_value)
@@ -177,11 +204,15 @@ class Predictor:
     @locks_output("folder", inside=True)
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the files into an existing folder."""
-        path = Path(folder)
+        if self.unmetered is not None:
+            self.unmetered._write(Path(folder), UNMETERED)
+        self._write(Path(folder), "")
+
+    def _write(self, folder: Path, prefix: str) -> None:
         if self.trees is not None:
-            self.trees.save(path)
-        np.savez_compressed(path / "levels.npz", levels=self.levels)
-        write_card(self.card, path)
+            self.trees.save(folder, prefix)
+        np.savez_compressed(folder / f"{prefix}{LEVELS_FILE}", levels=self.levels)
+        write_card(self.card, folder, prefix)
 
     def _point_prediction(self, distribution: Distribution) -> Floats:
         """Point prediction of the forest, calibrated if it is a quantile."""
@@ -203,19 +234,31 @@ def load(folder: str | PathLike[str]) -> Predictor:
     path = Path(folder)
     if not path.is_dir():
         raise InputError(f"there is no folder {path}; create a predictor with kilowait predict fit TRACE --out {path}")
-    card, files = read_predictor_files(path)
+    return _load(path, "")
+
+
+def _load(path: Path, prefix: str) -> Predictor:
+    card, files = read_predictor_files(path, prefix)
     model = PredictionModel.of(card.model)
     trees: Forest | BoostedTrees | None = None
     if model.family == "forest":
-        trees = Forest.parse(files, path)
+        trees = Forest.parse(files, path, prefix)
     elif model.family != "baseline":
-        trees = BoostedTrees.parse(files, path)
+        trees = BoostedTrees.parse(files, path, prefix)
     if trees is not None and trees.booster.num_feature() != len(card.features):
         raise InputError(
             f"{path} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "
             "again with kilowait predict fit"
         )
-    return Predictor(card, model, trees, _levels(path / "levels.npz", card, model))
+    unmetered = _load(path, UNMETERED) if f"{UNMETERED}{CARD_FILE}" in files and not prefix else None
+    if unmetered is not None and (
+        unmetered.trees is None or unmetered.card.target != card.target or "node_w" not in unmetered.card.power
+    ):
+        raise InputError(
+            f"{path / f'{UNMETERED}{CARD_FILE}'} is not the card of a model of {card.target} for logs without "
+            f"measurements; {REMEDY}"
+        )
+    return Predictor(card, model, trees, _levels(path / f"{prefix}{LEVELS_FILE}", card, model), unmetered)
 
 
 def _levels(path: Path, card: ModelCard, model: PredictionModel) -> Floats:
@@ -255,8 +298,41 @@ def fit(
     """
     check_model(model, dataset.target)
     dataset = _without_position_features(dataset)
+    options: dict[str, Any] = {
+        "nodes": nodes,
+        "data": data,
+        "settings": settings,
+        "seed": seed,
+        "threads": threads,
+        "power": power,
+    }
+    predictor = _fit_one(dataset, model, **options)
+    if dataset.target.name not in METERED_TARGETS or predictor.trees is None:
+        return predictor
+    node_w = dataset.typical_node_w(_calibration_begin(dataset))
+    options["power"] = {**(power or {}), "node_w": node_w}
+    return replace(predictor, unmetered=_fit_one(dataset.without_earlier_values(node_w), model, **options))
+
+
+def _calibration_begin(dataset: Dataset) -> int:
+    """Index of the first calibration job."""
+    return len(dataset) - max(1, round(len(dataset) * CALIBRATION_FRACTION)) if len(dataset) else 0
+
+
+def _fit_one(
+    dataset: Dataset,
+    model: PredictionModel,
+    *,
+    nodes: int,
+    data: str,
+    settings: ModelSettings | None,
+    seed: int,
+    threads: int,
+    power: Mapping[str, Any] | None,
+) -> Predictor:
+    """Fit and calibrate one model on the features of a dataset."""
     target, jobs, features = dataset.target, dataset.jobs, dataset.features
-    begin = len(dataset) - max(1, round(len(dataset) * CALIBRATION_FRACTION)) if len(dataset) else 0
+    begin = _calibration_begin(dataset)
     calibration_rows = np.arange(begin, len(dataset))[np.isfinite(target.values[begin:])]
     if len(calibration_rows) < MIN_JOBS:
         raise InputError(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kilowait.experiments.prediction.evaluation import PredictorComparison
     from kilowait.predict.explanation import Explanation
     from kilowait.predict.model_card import ModelCard
+    from kilowait.predict.predictor import Predictor
 
 SHOWN = 12
 """Number of features of a model card that are shown."""
@@ -83,8 +84,15 @@ def _show_classes(done: PredictorComparison, by: str) -> None:
     console.table([by, "jobs", *(row.model for row in done.rows)], rows)
 
 
-def show_card(card: ModelCard) -> None:
+def card_document(predictor: Predictor) -> dict[str, Any]:
+    """The model card of a predictor as plain data; `unmetered` is that of its model for logs without measurements."""
+    unmetered = predictor.unmetered
+    return {**vars(predictor.card), **({} if unmetered is None else {"unmetered": vars(unmetered.card)})}
+
+
+def show_card(predictor: Predictor) -> None:
     """Print the model card of a predictor."""
+    card = predictor.card
     console.title(f"{card.target} by {card.model}, fitted on {card.data}")
     console.facts(
         [
@@ -98,6 +106,9 @@ def show_card(card: ModelCard) -> None:
     )
     print(f"\nerrors on those later jobs, {card.unit}")
     errors = [{"name": name, **scores} for name, scores in card.errors.items()]
+    if predictor.unmetered is not None:
+        without = predictor.unmetered.card
+        errors.insert(1, {"name": f"{card.model}, no job measured", **without.errors[card.model]})
     console.records(
         [("", "name", str), *_ACCURACY, ("MAE", "mae", _rounded), ("median", "median_ae", _rounded), _LOW], errors
     )

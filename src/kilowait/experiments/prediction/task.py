@@ -54,8 +54,13 @@ class PredictionData:
     """Number of jobs that were read; the dataset has the last ones of them if `PredictionTask.fit_jobs` is smaller."""
 
 
-def load_dataset(task: PredictionTask) -> PredictionData:
+def load_dataset(task: PredictionTask, *, require_measured: bool = True) -> PredictionData:
     """Read the log and compute the dataset: start and end times, features and target.
+
+    Args:
+        task: the log, the target and the sources of the data.
+        require_measured: raise if power or energy labels are measured and no job was; else all labels are unknown, as
+            is sufficient to apply a saved predictor.
 
     >>> load_dataset(PredictionTask("lublin:60:16")).dataset.target.name
     'runtime'
@@ -79,13 +84,15 @@ def load_dataset(task: PredictionTask) -> PredictionData:
             "power": task.power,
             "utilization": task.utilization,
         }
-        watts: dict[str, Any] = {"labels": power["labels"]}
+        watts: dict[str, Any] = {"labels": power["labels"], "require_measured": require_measured}
         if task.power is not None:
             # Cooling does not affect node power, and its models may need weather data: a constant PUE is used.
             settings = PowerSettings(task.power, utilization=task.utilization, cooling="pue:1")
             meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
         dataset = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times, **watts))
+        if len(dataset) and not dataset.has_known_values:
+            history_notes += (f"no job of this log has measured {task.target}: predicted without earlier values",)
     notes = tuple(text for text in (note, sample_note, *history_notes) if text is not None)
     return PredictionData(dataset, cluster, workload, notes, power, log_jobs)
 
