@@ -131,7 +131,7 @@ def time_chart(data: ComparisonData, name: str) -> Chart | None:
             chart.add_line(data, policy, time_range, {"jobs": load.jobs, "nodes": load.requested, "busy": load.busy})
     if not chart.lines:
         return None
-    busy = data.utilization_label
+    busy = data.busy_label
     chart.document |= {
         "panels": [
             {"key": "jobs", "title": "jobs waiting"},

@@ -28,6 +28,7 @@ from kilowait.report.data.gpu import GpuData
 from kilowait.report.data.predictions import PredictionReportData
 from kilowait.report.data.synthetic import SyntheticScoreData
 from kilowait.report.data.training import TrainingData
+from kilowait.report.data.wait_changes import WaitChanges
 from kilowait.report.figures import ReportFigure
 from kilowait.report.figures import comparison as comparison_figures
 from kilowait.report.figures import energy as energy_figures
@@ -258,6 +259,7 @@ def _comparison_sections(
             control_savings=control_savings,
             energy_figures=energy_figures,
             charts=charts,
+            changes=WaitChanges.of(data),
             schedules=schedules,
             draw=draw,
         )
