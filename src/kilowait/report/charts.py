@@ -55,6 +55,10 @@ class Chart:
     """Selections: label, name, and the value and label of every option."""
     script: str = "chart"
     """The script that draws it."""
+    filter_caption: str = ""
+    """Caption of the table of the jobs that a filter chooses."""
+    filter_columns: tuple[str, ...] = ()
+    """Names of the metrics of that table."""
     height_rem: float | None = None
     """Height of the canvas where it differs from the default of its kind."""
 

@@ -43,7 +43,7 @@ from kilowait.report.markup import assets, markup, render, render_part
 
 REPORT_TAG = '<meta name="generator" content="kilowait">'
 """The tag by which a file is recognised as a report."""
-_SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
+_SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "filter.js", "page.js")
 _OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
 """Assets that are included only in pages that need them."""
 _SYNTHETIC_PARTS = {
