@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import kilowait as kw
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, single_window
 from kilowait.evaluation.job_measures import started_jobs
+from kilowait.jobs import JobTable
 from kilowait.report import page
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.gantt import assign_rows
@@ -443,3 +445,110 @@ def test_redrawing_of_100_000_jobs_is_fast(open_page, tmp_path):
     medians = tab.locator("canvas.gantt").evaluate(REDRAWS)
     assert medians["1"][1] > 100_000, "all of them are drawn"
     assert max(milliseconds for milliseconds, _ in medians.values()) < 200, medians
+
+
+# -- filter of the jobs ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def queued_page(tmp_path_factory):
+    """A comparison of jobs with two queues, and its page."""
+    jobs = jobs_of(dated=True)
+    columns = {name: jobs[name] for name in jobs.columns}
+    queue = [int(nodes > 4) for nodes in jobs["nodes"]]
+    labels = {**jobs.labels, "queue": ("small", "large")}
+    comparison = comparison_of(JobTable(**columns, queue=queue, labels=labels, meta=jobs.meta))
+    path = tmp_path_factory.mktemp("page") / "queues.html"
+    path.write_text(page([comparison]), encoding="utf-8")
+    return comparison, path
+
+
+def filtered(tab, rows=3):
+    """The table of the chosen jobs: cells by policy."""
+    wait_for_drawing(tab)
+    tab.wait_for_function(f"() => document.querySelectorAll('.filtered tbody tr').length === {rows}")
+    lines = tab.locator(".filtered tbody tr").all()
+    return {line.locator("th").inner_text(): line.locator("td").all_inner_texts() for line in lines}
+
+
+def expected_row(log, chosen):
+    wait_s = log.jobs()["wait_s"][chosen]
+    bsld = started_jobs(log, 10.0, chosen).bsld.mean()
+    waits = [format_duration(value) for value in (wait_s.mean(), np.percentile(wait_s, 99), wait_s.max())]
+    return [f"{chosen.sum():,}", *waits], bsld
+
+
+@pytest.mark.parametrize("by", ["user", "queue", "date"])
+def test_filter_shows_the_waits_of_the_chosen_jobs(open_page, queued_page, by):
+    comparison, path = queued_page
+    tab = open_page(path)
+    assert not tab.locator(".filtered").is_visible()
+    table = comparison.windows[0].jobs
+    day = np.floor((table["submit_s"] + 843_000_000) / 86400)
+    if by == "user":
+        tab.locator("[data-filter=user]").select_option(value="2")
+        chosen = table["user"] == 2
+    elif by == "queue":
+        tab.locator("[data-filter=queue]").select_option(value="1")
+        chosen = table["queue"] == 1
+    else:
+        first = tab.locator("[data-filter=from]").get_attribute("min")
+        assert first == str(np.datetime64(int(day[0]), "D"))
+        date = str(np.datetime64(int(day[0]) + 1, "D"))
+        tab.locator("[data-filter=from]").fill(date)
+        tab.locator("[data-filter=to]").fill(date)
+        tab.locator("[data-filter=to]").dispatch_event("change")
+        chosen = day == day[0] + 1
+    shown = filtered(tab)
+    for number, label in enumerate(comparison.labels):
+        cells, bsld = expected_row(comparison.logs(number, 0), chosen)
+        assert shown[label][:4] == cells
+        assert float(shown[label][4].replace(",", "")) == pytest.approx(bsld, rel=0.006)
+    tab.get_by_role("button", name="Clear the filter").click()
+    wait_for_drawing(tab)
+    assert not tab.locator(".filtered").is_visible()
+
+
+def test_filter_fades_the_other_jobs(open_page, queued_page):
+    tab = open_page(queued_page[1])
+    whole = pixels(tab, "canvas.gantt")
+    tab.locator("[data-filter=user]").select_option(value="1")
+    wait_for_drawing(tab)
+    patches = tab.eval_on_selector_all(".legend i", "all => all.map(i => getComputedStyle(i).backgroundColor)")
+    colours = [patch[4:-1].replace(" ", "") for patch in patches]
+    after = pixels(tab, "canvas.gantt")
+    assert 0 < sum(after[colour] for colour in colours) < 0.6 * sum(whole[colour] for colour in colours)
+
+
+# -- phones ------------------------------------------------------------------------------------------
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
+COLUMNS = """box => {
+  const { right } = box.getBoundingClientRect();
+  const cells = [...box.querySelectorAll('tbody tr:first-child td')];
+  return cells.filter((cell) => cell.getBoundingClientRect().right <= right).length;
+}"""
+
+
+def test_main_table_shows_numbers_beside_long_names_on_a_phone(open_page, tmp_path):
+    comparison = comparison_of(jobs_of(120), ("fcfs", "saf"))
+    policies = tuple(replace(c, name=f"{c.policy}, sleep=break-even+dvfs=1.1") for c in comparison.policies)
+    path = tmp_path / "long.html"
+    path.write_text(page([replace(comparison, policies=policies)]), encoding="utf-8")
+    tab = open_page(path, **PHONE)
+    table = tab.locator("div.scroll:has(table)").first
+    assert table.evaluate(COLUMNS) >= 2, "at least two numbers are beside the name"
+    shade = table.evaluate("box => getComputedStyle(box).backgroundAttachment")
+    assert shade == "local, local, scroll, scroll", "a shadow shows that the table goes on"
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_rows_with_perfect_estimates_are_folded(open_page, tmp_path):
+    comparison = comparison_of(jobs_of(120), ("fcfs", "fcfs"), kinds=["rule", "clairvoyant"])
+    path = tmp_path / "folded.html"
+    path.write_text(page([comparison]), encoding="utf-8")
+    tab = open_page(path)
+    row = tab.locator("tr.folded")
+    assert not row.is_visible()
+    tab.get_by_label("Show 1 row with perfect estimates").check()
+    assert row.is_visible()

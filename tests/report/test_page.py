@@ -130,6 +130,7 @@ def test_sections_are_in_order(full_page):
         "Distribution of waits and slowdowns",
         "Over time",
         "Waits by job class",
+        "Winners and losers",
         "Schedule (Gantt chart)",
         "Training",
         "Training curves",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,6 +144,15 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 # -- tables --------------------------------------------------------------------------------------
+
+
+def heading(name: str, width: int = 16) -> str:
+    """A name as the heading of a column, in lines of at most `width` characters.
+
+    >>> heading("99th percentile of waits")
+    '99th percentile\\nof waits'
+    """
+    return "\n".join(textwrap.wrap(name, width, break_long_words=False, break_on_hyphens=False))
 
 
 def _console(stderr: bool = False) -> Console:

@@ -55,6 +55,10 @@ class Chart:
     """Selections: label, name, and the value and label of every option."""
     script: str = "chart"
     """The script that draws it."""
+    filter_caption: str = ""
+    """Caption of the table of the jobs that a filter chooses."""
+    filter_columns: tuple[str, ...] = ()
+    """Names of the metrics of that table."""
     height_rem: float | None = None
     """Height of the canvas where it differs from the default of its kind."""
 
@@ -131,7 +135,7 @@ def time_chart(data: ComparisonData, name: str) -> Chart | None:
             chart.add_line(data, policy, time_range, {"jobs": load.jobs, "nodes": load.requested, "busy": load.busy})
     if not chart.lines:
         return None
-    busy = data.utilization_label
+    busy = data.busy_label
     chart.document |= {
         "panels": [
             {"key": "jobs", "title": "jobs waiting"},

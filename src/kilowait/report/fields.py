@@ -331,7 +331,7 @@ _SECTION = _or_null(Values(Anything()))
 AGENT_SCENARIO = Record({}, {"training": Values(Anything())})
 _RESULTS = Record(
     {},
-    _each(_or_null(Text()), "objective", "plain_rule")
+    _each(_or_null(Text()), "objective", "search_outcome")
     | {"training": _or_null(_HISTORY), "weights": _or_null(Items(Items(Anything(), 3, 3)))}
     | _each(_SECTION, "judged", "explained", "front"),
 )

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import METRIC_NAMES, Comparison
+from kilowait.evaluation.comparison import Comparison
+from kilowait.evaluation.metric_definitions import metric_name
 from kilowait.evaluation.storage import (
     AgentFolder,
     ComparisonFolder,
@@ -138,12 +139,12 @@ def _training_data(folder: AgentFolder) -> TrainingData:
     objective = str(results.get("objective") or "objective")
     return TrainingData(
         folder.path.name,
-        METRIC_NAMES.get(objective, objective),
+        metric_name(objective),
         results.get("training") or (),
         results.get("weights") or (),
         results.get("judged") or {},
         results.get("explained") or {},
         folder.scenario.get("training") or {},
-        results.get("plain_rule"),
+        results.get("search_outcome"),
         results.get("front") or {},
     )

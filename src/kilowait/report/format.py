@@ -151,6 +151,8 @@ class ReportTable:
     """Numbers of highlighted rows."""
     faint: Sequence[int] = ()
     """Numbers of rows that are greyed out."""
+    folded: Sequence[int] = ()
+    """Numbers of the rows of policies with perfect estimates, which are hidden until the reader unfolds them."""
     note: str = ""
     """Explanation below the table."""
 

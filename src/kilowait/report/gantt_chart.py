@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.job_measures import started_jobs
+from kilowait.evaluation.metric_definitions import metric_name
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
 from kilowait.report.charts import Chart, TickScale, pack, time_axis_note, unix_of
@@ -76,6 +77,8 @@ class GanttSchedules:
             "users": user_names(jobs_table.labels.get("user", ()), users.tolist()),
             "topUsers": users[:7].tolist(),
         }
+        if len(np.unique(jobs_table.column("queue"))) > 1:
+            chart.document["queues"] = list(jobs_table.labels.get("queue", ()))
         closed = outages(first)
         if closed:
             chart.document["outages"] = [
@@ -85,6 +88,12 @@ class GanttSchedules:
             ("Schedule", "", [(str(number), run["label"]) for number, run in enumerate(runs)]),
             ("Colour", "", [("size", "by size"), ("user", "by user"), ("wait", "by wait")]),
         ]
+        preempted = any(len(log) > np.count_nonzero(~np.isnan(log.jobs()["start_s"])) for log in self.logs.values())
+        waits = [metric_name(metric) for metric in ("mean_wait_s", "p99_wait_s", "max_wait_s")]
+        before = " before the first start" if preempted else ""
+        chart.filter_columns = (*(f"{name}{before}" for name in waits), metric_name("mean_bsld"))
+        of_window = "" if len(data.comparison.windows) == 1 else ", of this window"
+        chart.filter_caption = f"The jobs drawn above{of_window}: those that the filter chooses, under each policy"
         chart.alt = f"Gantt chart of {len(first):,} run segments on {largest.rows:,} rows"
         drawn = None if jobs is None else (len(jobs), len(data.log(self.policies[0]).jobs_table))
         chart.caption = (
@@ -118,7 +127,7 @@ def _part_note(document: Mapping[str, Any], drawn: tuple[int, int] | None) -> st
 
 
 def jobs_columns(log: ExecutionLog, ticks: TickScale) -> dict[str, ColumnArray]:
-    """The columns that all policies share: id, user, nodes, submission and run time of every job."""
+    """The columns that all policies share: id, user, nodes, submission, run time and queue of every job."""
     table = log.jobs_table
     return {
         "id": _narrow(table["job_id"]),
@@ -126,6 +135,7 @@ def jobs_columns(log: ExecutionLog, ticks: TickScale) -> dict[str, ColumnArray]:
         "nodes": _narrow(table["nodes"]),
         "submit": ticks.at(table["submit_s"]),
         "runtime": ticks.of(table["runtime_s"]),
+        **({"queue": table.column("queue").astype(np.int32)} if "queue" in table else {}),
     }
 
 

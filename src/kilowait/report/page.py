@@ -28,6 +28,7 @@ from kilowait.report.data.gpu import GpuData
 from kilowait.report.data.predictions import PredictionReportData
 from kilowait.report.data.synthetic import SyntheticScoreData
 from kilowait.report.data.training import TrainingData
+from kilowait.report.data.wait_changes import WaitChanges
 from kilowait.report.figures import ReportFigure
 from kilowait.report.figures import comparison as comparison_figures
 from kilowait.report.figures import energy as energy_figures
@@ -42,7 +43,7 @@ from kilowait.report.markup import assets, markup, render, render_part
 
 REPORT_TAG = '<meta name="generator" content="kilowait">'
 """The tag by which a file is recognised as a report."""
-_SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
+_SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "filter.js", "page.js")
 _OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
 """Assets that are included only in pages that need them."""
 _SYNTHETIC_PARTS = {
@@ -258,6 +259,7 @@ def _comparison_sections(
             control_savings=control_savings,
             energy_figures=energy_figures,
             charts=charts,
+            changes=WaitChanges.of(data),
             schedules=schedules,
             draw=draw,
         )

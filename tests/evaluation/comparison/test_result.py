@@ -195,3 +195,30 @@ def test_report_of_a_comparison(tmp_path):
     result = kw.compare(jobs, kw.Cluster.from_trace(jobs), ["fcfs", "saf"], windows=3, window_jobs=40)
     page = kw.write_report(result, tmp_path / "page.html")
     assert "saf" in page.read_text(encoding="utf-8")
+
+
+def test_values_over_windows_are_maxima_sums_and_means(comparison):
+    longest = comparison.values("max_wait_s").max(axis=1)
+    assert comparison.over_windows("max_wait_s").tolist() == longest.tolist()
+    assert comparison.over_windows("starved_jobs").tolist() == comparison.values("starved_jobs").sum(axis=1).tolist()
+    assert comparison.over_windows("mean_wait_s") == pytest.approx(comparison.means("mean_wait_s"))
+    assert comparison.longest_wait_s == dict(zip(comparison.labels[:3], longest[:3].tolist(), strict=True))
+
+
+def test_fcfs_of_a_comparison():
+    def fcfs(*policies):
+        return Comparison("x", 32, single_window(kw.lublin(10, 8, seed=0)), policies, lambda c, w: None).fcfs_label
+
+    assert fcfs(PolicyConfig("saf", "easy"), PolicyConfig("fcfs", "none"), PolicyConfig("fcfs", "easy")) == "fcfs"
+    assert fcfs(PolicyConfig("saf", "easy"), PolicyConfig("fcfs", "none")) == "fcfs, no backfill"
+    assert fcfs(PolicyConfig("saf", "easy"), PolicyConfig("fcfs", "easy", "clairvoyant")) is None
+
+
+def test_common_backfill_is_not_in_the_labels(gpu_comparison):
+    skip = tuple(replace(policy, backfill="skip") for policy in gpu_comparison.policies)
+    by_old_label = {"las, skip": {"mean_rho": 1.0}, "fcfs, skip": {"mean_rho": 2.0}}
+    common = replace(gpu_comparison, policies=skip, gpus=by_old_label)
+    assert (common.labels, common.common_backfill) == (("las", "fcfs"), "skip")
+    assert common.gpus["fcfs"] == {"mean_rho": 2.0}, "folders may have the longer labels"
+    mixed = replace(gpu_comparison, policies=(skip[0], gpu_comparison.policies[1]))
+    assert (mixed.labels, mixed.common_backfill) == (("las, skip", "fcfs"), None)

@@ -13,8 +13,9 @@ from kilowait.energy.power import PowerModel
 from kilowait.energy.signals.align import ExternalSignals
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, iqm
-from kilowait.evaluation.comparison.pairwise import METRIC_NAMES, PairwiseResult
+from kilowait.evaluation.comparison.pairwise import PairwiseResult
 from kilowait.evaluation.comparison.significance import PolicyScores, holm, pairwise_tests, signed_rank
+from kilowait.evaluation.metric_definitions import METRIC_DEFINITIONS
 from kilowait.rng import stream
 from kilowait.series import Series
 
@@ -255,9 +256,13 @@ def test_ties_are_in_the_sentence():
 def test_sentence_where_more_is_better():
     pair = example_pair(metric="utilization", better="more", ratio=1.05, low=1.018, high=1.09)
     assert pair.sentence() == (
-        "saf has 5 % higher utilization than sjf (95 % interval 1.8–9 %; wins 48 of 60 windows)."
+        "saf has 5 % higher utilization while jobs arrive than sjf (95 % interval 1.8–9 %; wins 48 of 60 windows)."
     )
-    assert pair.swapped().sentence().startswith("sjf has 5 % lower utilization than saf (95 % interval 1.8–8 %")
+    assert (
+        pair.swapped()
+        .sentence()
+        .startswith("sjf has 5 % lower utilization while jobs arrive than saf (95 % interval 1.8–8 %")
+    )
 
 
 def test_sentence_of_multiples():
@@ -339,7 +344,7 @@ def test_metrics_with_display_names_exist():
     energy_metrics = account_energy(
         log, cluster, PowerModel.preset("taurus"), signals=ExternalSignals(carbon=grid, price=price)
     ).metrics()
-    assert set(METRIC_NAMES) <= {*kw.metrics(log), *energy_metrics}
+    assert set(METRIC_DEFINITIONS) <= {*kw.metrics(log), *kw.fairness(log), *energy_metrics}
 
 
 # -- validation of scores ----------------------------------------------------------------------------

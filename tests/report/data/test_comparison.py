@@ -23,7 +23,13 @@ def data_of(values, kinds=("rule", "rule", "agent"), **metrics_of):
     cut = cut_windows(jobs, len(values[0]), window_jobs=5, seed=0)
     policies = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=False))
     comparison = Comparison("x", 32, cut, policies, lambda index, window: None)
-    common = {"mean_wait_s": 60.0, "max_wait_s": 600.0, "share_wait_over_bound": 0.0, "starved_jobs": 0}
+    common = {
+        "mean_wait_s": 60.0,
+        "p99_wait_s": 500.0,
+        "max_wait_s": 600.0,
+        "share_wait_over_bound": 0.0,
+        "starved_jobs": 0,
+    }
     table = tuple(
         tuple(
             {**common, "mean_bsld": value, **{name: values_given[index] for name, values_given in metrics_of.items()}}
@@ -72,11 +78,12 @@ def test_summary_names_drawbacks_of_the_best_policy():
     sentences = summary(data)
     assert "With saf instead of fcfs, the mean wait decreases from 2 h 0 min to 1 h 0 min." in sentences
     costs = (
-        "the longest wait increases from 24 h 0 min to 10 d 0 h and the number of starved jobs increases from 1 to 5"
+        "the longest wait increases from 24 h 0 min to 10 d 0 h and the number of starved jobs increases from 24 to 120"
     )
     assert f"Drawback: with saf instead of fcfs, {costs}." in sentences
+    assert sentences[-1] == ("saf starves jobs: its longest wait, 10 d 0 h, is 10 times that of fcfs (24 h 0 min).")
     without_drawback = summary(data_of([[3 * v for v in BASELINE], BASELINE], mean_wait_s=(7200.0, 3600.0)))
-    assert "Neither the longest wait nor the number of starved jobs increases." in without_drawback
+    assert "Neither the longest waits nor the number of starved jobs increase." in without_drawback
 
 
 def test_summary_states_the_gain_from_perfect_estimates():

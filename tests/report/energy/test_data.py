@@ -7,7 +7,7 @@ import math
 from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, cut_windows, single_window
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.data.control_savings import ControlSavings, control_savings, controls_of
-from kilowait.report.data.energy import EnergyData, sentences
+from kilowait.report.data.energy import EnergyData, key_numbers, sentences
 from kilowait.report.format import change, scaled
 from tests.report.conftest import comparison_of, jobs_of
 
@@ -47,6 +47,7 @@ ROWS = [(1000.0, 300.0, 3600.0, 5.0), (900.0, 270.0, 3600.0, 5.0), (950.0, 240.0
 
 def test_lowest_energy_and_its_effect_on_waits():
     text_lines = sentences(data_of([*ROWS, (700.0, 200.0, 7200.0, 12.5)]))
+    assert text_lines.pop(0) == "fcfs, sleep=break-even saves 10.0 % of the energy of fcfs without a longer mean wait."
     assert text_lines[0] == "fcfs, all uses the least energy: 700.0 kWh, 30.0 % less than fcfs."
     assert text_lines[1] == "It also emits the least CO2: 200.0 kg, 33.3 % less than fcfs."
     assert text_lines[2] == (
@@ -60,16 +61,41 @@ def test_lowest_energy_and_its_effect_on_waits():
 
 
 def test_saving_without_longer_waits():
-    assert sentences(data_of([*ROWS, (700.0, 200.0, 1800.0, 4.0)]))[2] == (
-        "This does not increase waits: the mean wait decreases from 1 h 0 min to 30 min."
+    text_lines = sentences(data_of([*ROWS, (700.0, 200.0, 1800.0, 4.0)]))
+    assert text_lines[0] == (
+        "fcfs, all saves 30.0 % of the energy of fcfs, and the mean wait decreases from 1 h 0 min to 30 min."
     )
-    assert sentences(data_of(ROWS[:2]))[2] == "This does not increase waits: 1 h 0 min on average."
+    assert len(text_lines) == 3, "the effect on waits is not said twice"
+    assert sentences(data_of(ROWS[:2]))[0] == (
+        "fcfs, sleep=break-even saves 10.0 % of the energy of fcfs without a longer mean wait."
+    )
+
+
+def test_summary_begins_with_the_useful_saving():
+    """One control saves nearly as much as all of them, which make jobs wait for hours."""
+    data = data_of(
+        [
+            (1000.0, 300.0, 600.0, 5.0),
+            (590.0, 180.0, 660.0, 5.5),
+            (900.0, 1.0, 600.0, 5.0),
+            (540.0, 150.0, 7200.0, 50.0),
+        ]
+    )
+    assert sentences(data)[0] == (
+        "fcfs, sleep=break-even saves 41.0 % of the energy of fcfs, and the mean wait increases by 1 min, from 10 min "
+        "to 11 min."
+    )
+    assert key_numbers(EnergyData.of(data))[0] == (
+        "−41.0 %",
+        "energy",
+        "fcfs, sleep=break-even against fcfs; mean wait +1 min",
+    )
 
 
 def test_lowest_co2_may_be_of_another_policy():
     text_lines = sentences(data_of(ROWS))
-    assert text_lines[0].startswith("fcfs, sleep=break-even uses the least")
-    assert text_lines[1] == "fcfs, dvfs=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
+    assert text_lines[1].startswith("fcfs, sleep=break-even uses the least")
+    assert text_lines[2] == "fcfs, dvfs=1.1 emits the least CO2: 240.0 kg, 20.0 % less than fcfs."
 
 
 def test_sentences_without_savings():
@@ -83,7 +109,7 @@ def test_sentences_without_savings():
 
 
 def test_windows_give_a_significance_result():
-    text_lines = sentences(data_of(ROWS[:2], windows=24))
+    text_lines = sentences(data_of(ROWS[:2], windows=24))[1:]
     assert text_lines[0].startswith("fcfs, sleep=break-even uses the least energy: 1,107 kWh per window. fcfs, ")
     assert "fcfs, sleep=break-even has 10 % lower energy than fcfs (95 % interval" in text_lines[0]
     assert "wins 24 of 24 windows" in text_lines[0]

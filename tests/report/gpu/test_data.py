@@ -53,7 +53,7 @@ def test_other_pages_lead_with_slowdown():
 def test_summary_of_a_single_run():
     text = summary(ComparisonData(gpu_comparison(policies=["las"]), 0))[1]
     assert text.startswith("Under las jobs take ")
-    assert "of the GPUs are allocated while jobs arrive" in text
+    assert "The GPU utilization while jobs arrive is " in text
 
 
 def test_metrics_equal_the_evaluation(gpus):

@@ -41,9 +41,10 @@ def test_sections_are_in_order(gpus):
         "Over time",
         "GPUs over time",
         "Waits by job class",
+        "Winners and losers",
         "Schedule (Gantt chart)",
     ]
-    assert tiles(text)[:2] == ["mean completion time (JCT)", "of the GPUs allocated"]
+    assert tiles(text)[:2] == ["mean completion time (JCT)", "GPU utilization while jobs arrive"]
     assert "mean bounded slowdown" not in " ".join(tiles(text))
     words = plain(text)
     for expected in (

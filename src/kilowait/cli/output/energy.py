@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
+from kilowait.evaluation.metric_definitions import metric_name
 
 if TYPE_CHECKING:
     from kilowait.energy import EnergyAccounts
@@ -66,18 +67,20 @@ def show_energy(comparison: Mapping[str, Any], *, waits: bool = False) -> None:
     """Print one row per policy: its energy, and the savings relative to the first policy."""
     rows = [row for row in comparison["rows"] if row["kind"] != "clairvoyant"]
     energy = comparison["energy"]
-    columns = [("energy_kwh", "energy\nkWh", True), ("facility_kwh", "facility\nkWh", False)]
+    columns = [("energy_kwh", "kWh", True), ("facility_kwh", "kWh", False)]
     if "co2_kg" in rows[0]["metrics"]:
-        columns.append(("co2_kg", "CO2\nkg", True))
+        columns.append(("co2_kg", "kg", True))
     if "cost" in rows[0]["metrics"]:
         currency = str(energy["signals"]["price"]["unit"]).partition("/")[0]
-        columns.append(("cost", f"cost\n{currency}", True))
-    columns.append(("peak_kw", "peak\nkW", False))
+        columns.append(("cost", currency, True))
+    columns.append(("peak_kw", "kW", False))
     header = ["energy"]
-    for _, title, saved in columns:
+    for name, unit, saved in columns:
+        title = console.heading(f"{metric_name(name)}, {unit}")
         header += [title, "saved"] if saved else [title]
+    lead = "mean_turnaround_s" if comparison["node_level"] else "mean_bsld"
     if waits:
-        header += ["mean\nwait", "mean\nturnaround" if comparison["node_level"] else "mean bounded\nslowdown"]
+        header += [console.heading(metric_name(name)) for name in ("mean_wait_s", lead)]
     cells = []
     for row in rows:
         line = [str(row["label"])]
@@ -99,6 +102,8 @@ def show_energy(comparison: Mapping[str, Any], *, waits: bool = False) -> None:
     console.table(header, cells)
     best = "on its most efficient GPU type" if comparison["node_level"] else "in its most efficient DVFS state"
     print(f"lower bound: the energy of the work alone, every job {best}, no idle nodes")
+    if energy["conclusion"] is not None:
+        print(energy["conclusion"])
     show_sources([signal["description"] for signal in energy["signals"].values()], energy["notes"])
 
 

@@ -32,11 +32,11 @@ _OUTCOMES = {
 def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
     """Print the results of a run, as `summarize_run` gives them."""
     if "gpus" in results:
-        _show_gpu_run(done, results["metrics"], results["gpus"])
+        _show_gpu_run(done, results["metrics"], results["gpus"], _while_jobs_arrive(results))
     else:
         _show_settings(done)
         print()
-        _show_metrics(results["metrics"], done.cluster.nodes)
+        _show_metrics(results["metrics"], done.cluster.nodes, _while_jobs_arrive(results))
     if done.accounts is not None:
         from kilowait.cli.output.energy import show_accounts
 
@@ -47,6 +47,12 @@ def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
     if "by" in results:
         print()
         _show_classes(**results["by"])
+
+
+def _while_jobs_arrive(results: Mapping[str, Any]) -> str:
+    """The utilization between the first and the last submission, which comparisons and pages show."""
+    arrivals = results.get("while_jobs_arrive")
+    return "" if arrivals is None else f", {console.percent(arrivals['utilization'])} while jobs arrive"
 
 
 def _show_settings(done: ScenarioResult) -> None:
@@ -79,14 +85,17 @@ def _log_rows(done: ScenarioResult) -> list[tuple[str, str]]:
     return [("trace", f"{done.scenario.trace}, {jobs}"), *([] if cleaning is None else [("read", cleaning)])]
 
 
-def _show_metrics(metrics: Metrics, nodes: int) -> None:
+def _show_metrics(metrics: Metrics, nodes: int, while_jobs_arrive: str) -> None:
     """Print the metrics of a run."""
     _show_statistics(metrics, _MEASURES)
     ends = [f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]]
     console.facts(
         [
             ("jobs", f"{int(metrics['jobs']):,}: {', '.join(ends) or 'none'}"),
-            ("utilization", f"{console.percent(metrics['utilization'])} of {nodes:,} nodes, over the makespan"),
+            (
+                "utilization",
+                f"{console.percent(metrics['utilization'])} of {nodes:,} nodes over the makespan{while_jobs_arrive}",
+            ),
             ("makespan", f"{console.span(metrics['makespan_s'])}, from the first submission to the last end"),
             ("throughput", f"{console.number(metrics['throughput_per_h'])} jobs per hour"),
             (
@@ -127,11 +136,11 @@ def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
 # -- GPU clusters ------------------------------------------------------------------------------------
 
 
-def _show_gpu_run(done: ScenarioResult, metrics: Metrics, gpus: Mapping[str, Any]) -> None:
+def _show_gpu_run(done: ScenarioResult, metrics: Metrics, gpus: Mapping[str, Any], while_jobs_arrive: str) -> None:
     """Print jobs, cluster and settings, metrics of users and GPUs, and results by GPU type and priority."""
     _show_gpu_settings(done, str(gpus["speeds"]))
     print()
-    _show_gpu_metrics(metrics, gpus["metrics"], done)
+    _show_gpu_metrics(metrics, gpus["metrics"], done, while_jobs_arrive)
     print()
     console.records(_TYPE_COLUMNS, gpus["by_type"])
     if len(gpus["by_priority"]) > 1:
@@ -181,7 +190,9 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
     return ", ".join([interval_text, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])])
 
 
-def _show_gpu_metrics(metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
+def _show_gpu_metrics(
+    metrics: Metrics, gpus: Mapping[str, float], done: ScenarioResult, while_jobs_arrive: str
+) -> None:
     _show_statistics(metrics, _GPU_MEASURES)
     number, percent = console.number, console.percent
     rejected = f", {int(metrics['rejected']):,} did not fit and were left out" if metrics["rejected"] else ""
@@ -194,7 +205,8 @@ def _show_gpu_metrics(metrics: Metrics, gpus: Mapping[str, float], done: Scenari
             ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
             (
                 "GPU utilization",
-                f"{percent(gpus['gpu_utilization'])} allocated; {number(gpus['gpu_hours'])} GPU-hours; "
+                f"{percent(gpus['gpu_utilization'])} allocated over the makespan{while_jobs_arrive}; "
+                f"{number(gpus['gpu_hours'])} GPU-hours; "
                 f"{percent(gpus['work_utilization'])} doing work that was not lost",
             ),
             ("in FLOPS", f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}"),

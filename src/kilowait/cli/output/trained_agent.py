@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
+from kilowait.evaluation.comparison.conclusions import gpu_agent_sentences, power_agent_sentences
 
 if TYPE_CHECKING:
     from kilowait.experiments.training.train import TrainedAgent
@@ -17,7 +18,7 @@ TRAIN_LONGER_HINT = "to train longer, repeat the command with more --generations
 def show_trained_agent(result: TrainedAgent) -> None:
     """Print the test results of a trained agent, and how to use it."""
     from kilowait.cli.output.compare import show_comparisons
-    from kilowait.experiments.training.linear import GpuTrainer, PowerTrainer, start_description
+    from kilowait.experiments.training.linear import PowerTrainer
     from kilowait.experiments.training.network import NetworkTrainer
 
     trainer, agent, evaluation, out = result.trainer, result.agent, result.evaluation, result.out
@@ -25,10 +26,6 @@ def show_trained_agent(result: TrainedAgent) -> None:
     if result.front is not None:
         show_front(result.front)
         console.note("the comparison with policies uses equal weights")
-    if isinstance(trainer, GpuTrainer):
-        print(f"the best policy on the training jobs is {start_description(agent)}")
-        if agent.provenance["policy_kept"]:
-            print("no candidate of the search is significantly better on the validation jobs: the agent is that policy")
     if trainer.power is not None:
         show_energy_evaluation(evaluation)
     elif node_level:
@@ -37,8 +34,9 @@ def show_trained_agent(result: TrainedAgent) -> None:
         for note in evaluation["notes"]:
             console.note(note)
         show_comparisons([evaluation], [result.workload])
-        if not is_network:
-            print(f"\n{search_outcome(agent)}")
+    outcome = trainer.search_outcome(agent)
+    if outcome is not None:
+        print(f"\n{outcome}")
     objectives = trainer.settings.objectives if is_network else ()
     preference = f":prefer={objectives[0]}=0.3+{objectives[1]}=0.7" if objectives else ""
     file = out / ("agent.pt" if is_network else "agent.json")
@@ -69,10 +67,10 @@ def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
             f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"
         )
-    ratio = evaluation["ratios"].get("agent")
-    if ratio is not None:
-        value, low, high = ratio
-        print(f"\nagent: {value:.3f} of the best policy's mean completion time, 95 % interval {low:.3f} to {high:.3f}")
+    if "agent" in evaluation["ratios"]:
+        print()
+        for sentence in gpu_agent_sentences(evaluation["ratios"]["agent"], evaluation["windows"]):
+            print(sentence)
 
 
 def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
@@ -93,26 +91,9 @@ def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
         cells += [f"{row['slowdown']:.3f}", console.span(row["wait_s"]), console.span(row["p95_wait_s"])]
         rows.append([name, *cells, "front" if name in evaluation["front"] else ""])
     console.table(["", *heads, ""], rows)
-    value, low, high = evaluation["margin"]["objective_ratio"]
-    other, lower, higher = evaluation["margin"]["delay_ratio"]
-    print(
-        f"\nagent: {value:.3f} of the lowest {objective} among the {len(policies) - 1} hand-tuned policies whose "
-        f"slowdown is not larger, 95 % interval {low:.3f} to {high:.3f};"
-    )
-    print(
-        f"       {other:.3f} of the lowest slowdown among those whose {objective} is not larger, {lower:.3f} "
-        f"to {higher:.3f}"
-    )
-    print(_conclusion(evaluation))
-
-
-def _conclusion(evaluation: Mapping[str, Any]) -> str:
-    margin = evaluation["margin"]
-    if margin["objective_ratio"][2] < 1 or margin["delay_ratio"][2] < 1:
-        return "the agent dominates part of the Pareto front of the hand-tuned power controls"
-    if margin["objective_ratio"][0] >= 1 and margin["delay_ratio"][0] >= 1:
-        return "the agent is not better than the Pareto front of the hand-tuned power controls: use those"
-    return "the difference to the Pareto front of the hand-tuned power controls is not significant"
+    print()
+    for sentence in power_agent_sentences(evaluation["margin"], objective, len(policies) - 1, evaluation["windows"]):
+        print(sentence)
 
 
 def show_front(front: Mapping[str, Any]) -> None:
@@ -137,22 +118,3 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 def _remark(point: Mapping[str, Any]) -> str:
     return "  dominated" if point["dominated"] else ""
-
-
-def search_outcome(agent: Any) -> str:
-    """How the search ended, in one sentence.
-
-    >>> from kilowait.agents import LinearAgent
-    >>> search_outcome(LinearAgent([1.0] * 12, provenance={"start": "default", "accepted_step": 0.5}))
-    "the search started at 'default'; the agent is half the way from there to the best candidate"
-    """
-    if agent.fallback_policy is not None:
-        return (
-            f"on the training jobs {agent.fallback_policy} was better than any candidate of the search: "
-            "the agent is that policy"
-        )
-    start, step = agent.provenance["start"], agent.provenance["accepted_step"]
-    if step == 0.0:
-        return f"the search found nothing clearly better than its start, {start!r}: the agent is that"
-    share = "half" if step == 0.5 else "all"
-    return f"the search started at {start!r}; the agent is {share} the way from there to the best candidate"

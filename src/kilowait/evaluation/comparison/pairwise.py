@@ -8,35 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-METRIC_NAMES: dict[str, str] = {
-    "mean_wait_s": "mean wait",
-    "median_wait_s": "median wait",
-    "p95_wait_s": "95th percentile of waits",
-    "p99_wait_s": "99th percentile of waits",
-    "max_wait_s": "longest wait",
-    "mean_turnaround_s": "mean turnaround",
-    "p95_turnaround_s": "95th percentile of turnarounds",
-    "max_turnaround_s": "longest turnaround",
-    "mean_slowdown": "mean slowdown",
-    "p95_slowdown": "95th percentile of slowdowns",
-    "max_slowdown": "largest slowdown",
-    "mean_bsld": "mean bounded slowdown",
-    "median_bsld": "median bounded slowdown",
-    "p95_bsld": "95th percentile of bounded slowdowns",
-    "p99_bsld": "99th percentile of bounded slowdowns",
-    "max_bsld": "largest bounded slowdown",
-    "makespan_s": "makespan",
-    "energy_kwh": "energy",
-    "facility_kwh": "facility energy",
-    "co2_kg": "CO2",
-    "cost": "electricity cost",
-    "peak_kw": "peak power",
-    "utilization": "utilization",
-    "throughput_per_h": "throughput",
-    "mean_backlog_jobs": "number of waiting jobs",
-    "mean_backlog_nodes": "number of nodes requested by waiting jobs",
-}
-"""Metric to its name in sentences. Other metrics are called by their identifiers."""
+from kilowait.evaluation.metric_definitions import METRIC_DEFINITIONS
 
 
 @dataclass(frozen=True)
@@ -103,10 +75,11 @@ class PairwiseResult:
             verdict={"better": "worse", "worse": "better"}.get(self.verdict, self.verdict),
         )
 
-    def sentence(self, called: str | None = None) -> str:
-        """The result as a sentence; `called` replaces the default name of the metric."""
+    def sentence(self) -> str:
+        """The result as a sentence."""
         ours, theirs = self.ours, self.theirs
-        metric = METRIC_NAMES.get(self.metric, self.metric) if called is None else called
+        definition = METRIC_DEFINITIONS.get(self.metric)
+        metric = self.metric if definition is None else definition.name_of_mean(self.windows)
         if self.verdict == "same":
             windows = f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"
             return f"{ours} and {theirs} have the same {metric} in {windows}."

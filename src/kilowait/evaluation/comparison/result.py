@@ -15,6 +15,7 @@ from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.job_measures import started_jobs
+from kilowait.evaluation.metric_definitions import better_of, combine_windows
 from kilowait.evaluation.metrics import Metrics, fairness, metrics
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Floats
@@ -25,22 +26,6 @@ BATCHES = 30
 BATCH_OVERLAP = 2.0
 """Overlap assumed between neighbouring batches, because their waits are correlated through the queue."""
 _BY_BATCH = ("mean_wait_s", "mean_turnaround_s", "mean_bsld")
-METRIC_DIRECTION: dict[str, str] = {
-    "mean_wait_s": "less",
-    "median_wait_s": "less",
-    "p95_wait_s": "less",
-    "max_wait_s": "less",
-    "mean_turnaround_s": "less",
-    "mean_bsld": "less",
-    "utilization": "more",
-    "makespan_s": "less",
-    "energy_kwh": "less",
-    "facility_kwh": "less",
-    "co2_kg": "less",
-    "cost": "less",
-    "peak_kw": "less",
-}
-"""The metrics used in comparisons, and whether less or more of each is better."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +140,45 @@ class Comparison:
         labels = [policy.label for policy in self.policies]
         if not labels or len(set(labels)) < len(labels):
             raise InputError(f"policies {', '.join(labels) or '(none)'}; give at least one, each once")
+        # Folders written before labels left out a common backfilling have metrics by the longer label.
+        by_label = {
+            label: self.gpus.get(label, self.gpus.get(long)) for label, long in zip(self.labels, labels, strict=True)
+        }
+        object.__setattr__(self, "gpus", {label: row for label, row in by_label.items() if row is not None})
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the policies; a backfilling that all policies of a node-level cluster share is left out."""
+        if self.common_backfill is None:
+            return tuple(policy.label for policy in self.policies)
+        return tuple(replace(policy, backfill="none").label for policy in self.policies)
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of the policies."""
-        return tuple(policy.label for policy in self.policies)
+    def common_backfill(self) -> str | None:
+        """The backfilling that all policies of a node-level cluster share, such as skip; None if they share none."""
+        backfill = {policy.backfill for policy in self.policies if policy.node_level}
+        return str(*backfill) if len(backfill) == 1 and backfill != {"none"} else None
+
+    @property
+    def fcfs(self) -> int | None:
+        """Number of FCFS without power controls, with EASY backfilling if there is; None if it was not run."""
+        numbers = {
+            config.backfill: number
+            for number, config in enumerate(self.policies)
+            if (config.policy, config.kind, config.power_controls) == ("fcfs", "rule", "none")
+        }
+        return numbers.get("easy", numbers.get("none", next(iter(numbers.values()), None)))
+
+    @property
+    def longest_wait_s(self) -> dict[str, float]:
+        """The longest wait over all windows of every policy and agent, by label, seconds."""
+        longest = zip(self.policies, self.labels, self.over_windows("max_wait_s").tolist(), strict=True)
+        return {label: wait_s for config, label, wait_s in longest if config.kind != "clairvoyant"}
+
+    @property
+    def fcfs_label(self) -> str | None:
+        """The label of `fcfs`."""
+        return None if self.fcfs is None else self.labels[self.fcfs]
 
     @cached_property
     def machine(self) -> Cluster | None:
@@ -212,18 +231,25 @@ class Comparison:
         return pd.DataFrame(self.to_dict()["records"])
 
     def to_latex(self, metrics: Sequence[str] = ("mean_bsld", "mean_wait_s", "utilization")) -> str:
-        """A LaTeX table (booktabs) of the means over windows, one row for each policy."""
-        means = [self.means(metric) for metric in metrics]
+        """A LaTeX table (booktabs) of metrics over windows, one row for each policy."""
+        values = [self.over_windows(metric) for metric in metrics]
         names = " & ".join(("policy", *metrics)).replace("_", r"\_")
         rows = [
-            f"{label} & {' & '.join(f'{mean[place]:.4g}' for mean in means)} ".replace("_", r"\_") + r"\\"
+            f"{label} & {' & '.join(f'{value[place]:.4g}' for value in values)} ".replace("_", r"\_") + r"\\"
             for place, label in enumerate(self.labels)
         ]
         begin, end = r"\begin{tabular}{l" + "r" * len(metrics) + "}", r"\end{tabular}"
         return "\n".join((begin, r"\toprule", names + r" \\", r"\midrule", *rows, r"\bottomrule", end)) + "\n"
 
+    def over_windows(self, metric: str) -> Floats:
+        """The metric over all windows, per policy, as tables show it: a mean, a maximum or a sum.
+
+        `kilowait.evaluation.metric_definitions` defines which; windows in which a policy has no value are left out.
+        """
+        return np.array([combine_windows(metric, row) for row in self.values(metric)])
+
     def means(self, metric: str) -> Floats:
-        """Mean over windows, per policy."""
+        """Mean over windows, per policy, as significance tests compare it; NaN if a window has no value."""
         means: Floats = self.values(metric).mean(axis=1)
         return means
 
@@ -235,7 +261,7 @@ class Comparison:
         """
         chosen = [place for place, policy in enumerate(self.policies) if policy.kind in kinds]
         labels = tuple(self.labels[place] for place in chosen)
-        better = METRIC_DIRECTION.get(metric, "less")
+        better = better_of(metric)
         if self.batched and metric in _BY_BATCH:
             return PolicyScores(metric, labels, self._batches(metric)[chosen], better, BATCH_OVERLAP, "batch")
         return PolicyScores(metric, labels, self.values(metric)[chosen], better, self.windows.overlap)
@@ -276,13 +302,13 @@ class Comparison:
         rules = [policy for policy in self.policies if policy.kind == "rule"]
         if not rules:
             return {}
-        sign = 1.0 if METRIC_DIRECTION.get(metric, "less") == "less" else -1.0
+        sign = 1.0 if better_of(metric) == "less" else -1.0
         best = min(rules, key=lambda policy: sign * mean[policy])
         perfect = self.clairvoyant(best)
         if perfect is None:
             return {}
         gap = mean[best] - mean[perfect]
         return {
-            policy.label: (mean[best] - mean[policy]) / gap if sign * gap > 0 else float("nan")
-            for policy in self.policies
+            label: (mean[best] - mean[policy]) / gap if sign * gap > 0 else float("nan")
+            for policy, label in zip(self.policies, self.labels, strict=True)
         }

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import RESAMPLES, WindowBootstrap, check_block, iqm, paired
+from kilowait.evaluation.comparison.conclusions import MIN_WINDOWS
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 from kilowait.series import Floats
@@ -114,9 +115,6 @@ def _exact_p(ranks: Floats, rank_sum: float) -> float:
     smaller = min(round(2 * rank_sum), len(patterns) - 1 - round(2 * rank_sum))
     return min(1.0, 2.0 * float(patterns[: smaller + 1].sum()) / 2.0 ** len(ranks))
 
-
-MIN_WINDOWS = 20
-"""With fewer windows than this the result carries a note."""
 
 MAX_OVERLAP = 1.2
 """If a job is evaluated in more windows than this on average, windows are treated as dependent and grouped in blocks.

@@ -219,13 +219,13 @@ def _records(logs: Sequence[ExecutionLog]) -> Any:
 
 def _rows(comparisons: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
     for comparison, number, window in _cells(comparisons):
-        policy = comparison.policies[number]
+        policy, label = comparison.policies[number], comparison.labels[number]
         yield {
             "trace": comparison.trace,
             "policy": policy.policy,
             "backfill": str(policy.backfill),
             "kind": policy.kind,
-            "label": policy.label,
+            "label": label,
             "window": window,
             "first_job": int(comparison.windows.first[window]),
             "warmup_jobs": int(comparison.windows.warmup[window]),

@@ -154,12 +154,7 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     windows = single_window(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
     policies = _unique_policies([run.policy for run in runs], [run.path for run in runs])
-    measured = {
-        policy.label: null_to_nan(run.results["gpus"]["metrics"])
-        for policy, run in zip(policies, runs, strict=True)
-        if "gpus" in run.results
-    }
-    return Comparison(
+    comparison = Comparison(
         trace=str(first.scenario.get("trace", first.path)),
         nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
         windows=windows,
@@ -167,8 +162,13 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
         logs=lambda policy, _: logs[policy],
         cleaning_report=first.results.get("ledger"),
         cluster=first.scenario.get("cluster", {}),
-        gpus=measured,
     )
+    measured = {
+        label: null_to_nan(run.results["gpus"]["metrics"])
+        for label, run in zip(comparison.labels, runs, strict=True)
+        if "gpus" in run.results
+    }
+    return replace(comparison, gpus=measured)
 
 
 def _unique_policies(policies: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:

@@ -193,12 +193,12 @@ class ComparisonPlan:
     metric: str = "mean_bsld"
 
     def __post_init__(self) -> None:
-        from kilowait.evaluation.comparison import METRIC_DIRECTION
+        from kilowait.evaluation.metric_definitions import METRIC_DEFINITIONS
         from kilowait.experiments.power import ENERGY_METRICS, check_metric_available
         from kilowait.experiments.power_controls import check_has_power_model
 
-        if self.metric not in METRIC_DIRECTION:
-            raise UnknownNameError("metric", self.metric, METRIC_DIRECTION)
+        if self.metric not in METRIC_DEFINITIONS:
+            raise UnknownNameError("metric", self.metric, METRIC_DEFINITIONS)
         for scenario in self.scenarios:
             for config in self.policies:
                 if config.power_controls != "none":

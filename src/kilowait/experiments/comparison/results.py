@@ -16,7 +16,23 @@ from kilowait.engine.run_times import resolve_run_times
 from kilowait.errors import InputError
 from kilowait.evaluation import by_class, by_priority, by_type, gpu_metrics, metrics
 from kilowait.evaluation.bounds import lower_bounds
-from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve, Windows
+from kilowait.evaluation.comparison import (
+    Comparison,
+    ComparisonResult,
+    EnergyResults,
+    PolicyConfig,
+    PowerCurve,
+    SignalCurve,
+    Windows,
+    single_window,
+)
+from kilowait.evaluation.comparison.conclusions import (
+    agent_sentences,
+    energy_options,
+    starvation,
+    starvation_sentences,
+    trade_off_sentence,
+)
 from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
 from kilowait.experiments.power import PowerContext
 from kilowait.experiments.power_controls import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
@@ -35,8 +51,10 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     """Means with confidence intervals, pairwise significance, conclusions as sentences, and lower bounds."""
     significance = {name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = significance[metric]
+    metrics_over_windows = _over_windows(comparison)
+    means = comparison.means(metric).tolist()
     rows: list[dict[str, Any]] = []
-    for number, config in enumerate(comparison.policies):
+    for number, (config, label) in enumerate(zip(comparison.policies, comparison.labels, strict=True)):
         rows.append(
             {
                 "policy": config.policy,
@@ -44,21 +62,20 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
                 "placement": comparison.logs(number, 0).run.get("placement"),
                 "power_controls": config.power_controls,
                 "kind": config.kind,
-                "label": config.label,
-                "metrics": _averages(comparison.table[number]),
+                "label": label,
+                "metrics": metrics_over_windows[number],
+                "mean": means[number],
                 "intervals": {
                     name: {key: value for key, value in asdict(mean).items() if key != "policy"}
                     for name, result in significance.items()
                     for mean in result.means
-                    if mean.policy == config.label
+                    if mean.policy == label
                 },
             }
         )
     if comparison.energy is not None:
         for row in rows:
             row["saved"] = _saved(rows[0]["metrics"], row["metrics"])
-    reference = _agent_label(comparison) or main.best
-    others = [mean.policy for mean in main.ranked() if mean.policy != reference]
     return {
         "trace": comparison.trace,
         "nodes": comparison.nodes,
@@ -70,7 +87,8 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
         "metric": metric,
         "rows": rows,
         "judgement": main.to_dict(),
-        "sentences": [main.pair(reference, other).sentence() for other in others],
+        "sentences": _sentences(comparison, main),
+        "starvation": starvation(comparison.longest_wait_s, comparison.fcfs_label),
         "gap_closed": comparison.gap_closed(metric),
         "lower_bounds": _bounds(comparison) if bounds else {},
         "notes": [*comparison.notes, *main.notes],
@@ -88,24 +106,39 @@ def _energy(comparison: Comparison, energy: EnergyResults) -> dict[str, Any]:
         "kwh_by_state": dict(zip(comparison.labels, map(dict, energy.states), strict=True)),
         "signals": {signal.name: {"unit": signal.unit, "description": signal.description} for signal in energy.signals},
         "notes": list(energy.notes),
+        "conclusion": trade_off_sentence(energy_options(comparison)),
     }
 
 
 def _agent_label(comparison: Comparison) -> str | None:
     """The label of the agent if there is exactly one: it is compared with all other policies."""
-    agents = [config.label for config in comparison.policies if config.kind == "agent"]
+    of_kind = zip(comparison.policies, comparison.labels, strict=True)
+    agents = [label for config, label in of_kind if config.kind == "agent"]
     return agents[0] if len(agents) == 1 else None
 
 
-def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
-    """The metrics of a single window, else the means over the windows, without NaN."""
-    if len(windows) == 1:
-        return dict(windows[0])
-    means: dict[str, float | int] = {}
-    for name in windows[0]:
-        values = [float(window[name]) for window in windows if not math.isnan(window[name])]
-        means[name] = sum(values) / len(values) if values else math.nan
-    return means
+def _over_windows(comparison: Comparison) -> list[dict[str, float | int]]:
+    """By policy: the metrics of a single window, else each metric over all windows."""
+    if len(comparison.windows) == 1:
+        return [dict(row[0]) for row in comparison.table]
+    columns = {name: comparison.over_windows(name).tolist() for name in comparison.table[0][0]}
+    return [{name: values[number] for name, values in columns.items()} for number in range(len(comparison.policies))]
+
+
+def _sentences(comparison: Comparison, main: ComparisonResult) -> list[str]:
+    """The verdict on a single agent, or else the best policy, against every other policy; and which policies starve."""
+    agent = _agent_label(comparison)
+    reference = agent or main.best
+    others = [mean.policy for mean in main.ranked() if mean.policy != reference]
+    kinds = {label: config.kind for config, label in zip(comparison.policies, comparison.labels, strict=True)}
+    baseline = None if agent is None else next((label for label in others if kinds[label] == "rule"), None)
+    sentences = []
+    if agent is not None and baseline is not None:
+        gap = comparison.gap_closed(main.metric).get(agent, math.nan)
+        sentences += agent_sentences(main.pair(agent, baseline), gap)
+        others.remove(baseline)
+    sentences += [main.pair(reference, other).sentence() for other in others]
+    return sentences + starvation_sentences(comparison.longest_wait_s, comparison.fcfs_label)
 
 
 def _bounds(comparison: Comparison) -> dict[str, float]:
@@ -229,7 +262,12 @@ def _tuple(values: Any) -> tuple[float, ...]:
 def summarize_run(result: ScenarioResult, by: str | None = None) -> dict[str, Any]:
     """The metrics of a run, by class of jobs if `by` is given, of GPUs and energy, and its cleaning report."""
     log, cluster = result.log, result.cluster
-    results: dict[str, Any] = {"metrics": metrics(log, cluster=cluster if cluster.node_level else None)}
+    machine = cluster if cluster.node_level else None
+    results: dict[str, Any] = {"metrics": metrics(log, cluster=machine)}
+    arrivals = single_window(log.jobs_table)[0].horizon
+    if arrivals is not None:
+        busy = metrics(log, horizon=arrivals, cluster=machine)["utilization"]
+        results["while_jobs_arrive"] = {"horizon_s": list(arrivals), "utilization": busy}
     if cluster.node_level:
         results["gpus"] = {
             "metrics": gpu_metrics(log, cluster, result.speeds),

@@ -20,6 +20,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.comparison import Comparison
+from kilowait.evaluation.comparison.conclusions import search_outcome
 from kilowait.experiments.comparison.compare import compare
 from kilowait.experiments.comparison.results import summarize_comparison
 from kilowait.experiments.gpu_options import run_speeds
@@ -108,6 +109,10 @@ class BatchTrainer(_LinearTrainer):
     def _generation_text(self, done: Any) -> str:
         return f"candidates at {done.training:.3f} of the initial objective"
 
+    def search_outcome(self, agent: Any) -> str | None:
+        """How the search of the agent ended, as a sentence."""
+        return search_outcome(agent.fallback_policy, agent.provenance["start"], agent.provenance["accepted_step"])
+
     def check(self, jobs: JobTable, cluster: Cluster) -> None:
         """Raise an InputError, before the training, if the log is too short to test the agent."""
         windows_of_test_split(jobs, self.settings.window_jobs, seed=self.settings.seed)
@@ -185,6 +190,13 @@ class GpuTrainer(_LinearTrainer):
         )
         objective = GpuObjective(training, validation, cluster, search)
         return self._search(objective, cluster, run, {"training": training, "validation": validation})
+
+    def search_outcome(self, agent: Any) -> str | None:
+        """How the search of the agent ended, as sentences."""
+        best = f"The best policy on the training jobs is {start_description(agent)}."
+        if not agent.provenance["policy_kept"]:
+            return best
+        return f"{best} No candidate of the search is significantly better on the validation jobs: the agent is it."
 
 
 def start_description(agent: LinearGpuAgent) -> str:

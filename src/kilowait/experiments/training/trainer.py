@@ -121,6 +121,10 @@ class Trainer(ABC):
         """Test results under every preference; None for an agent without several objectives."""
         return None
 
+    def search_outcome(self, agent: Any) -> str | None:
+        """How the search of the agent ended, as a sentence; None for an agent that was not searched."""
+        return None
+
     def objective_record(self, cluster: Cluster) -> dict[str, str]:
         """The objective of the training for reports, unless it is in the file of the agent."""
         return {}
@@ -156,6 +160,7 @@ class Trainer(ABC):
         explained = {"explained": agent.provenance["explained"]} if "explained" in agent.provenance else {}
         return {
             "objective": agent.provenance.get("objective"),
+            "search_outcome": self.search_outcome(agent),
             "weights": [[name, weight, meanings[name]] for name, weight in agent.explain()],
             **explained,
         }

@@ -21,6 +21,7 @@ class Gantt {
     this.clock = new Clock(setup.zero, setup.unix);
     this.runs = new Map();
     this.selected = -1; // a segment
+    this.opacity = Float32Array.from(jobs.submit, (_, job) => this.baseOpacity(job));
     this.canvas.chart = this;
     this.view = new View(this.canvas, new AxisRange(0, setup.length, 30), new AxisRange(0, setup.rows, Math.min(8, setup.rows)), this);
     const [schedule, by] = figure.querySelectorAll("select");
@@ -30,10 +31,18 @@ class Gantt {
     this.ready = this.show(+schedule.value);
   }
 
+  /** The opacity of a job: warm-up jobs are pale. */
+  baseOpacity(job) { return job < this.setup.warmup ? PALE : 1; }
+
+  /** The decoded schedule of a policy. */
+  async runOf(number) {
+    if (!this.runs.has(number)) this.runs.set(number, unpacked(this.setup.runs[number].block).then((packed) => this.decode(packed)));
+    return this.runs.get(number);
+  }
+
   /** Show the schedule of another policy. */
   async show(number) {
-    if (!this.runs.has(number)) this.runs.set(number, this.decode(await unpacked(this.setup.runs[number].block)));
-    this.run = this.runs.get(number);
+    this.run = await this.runOf(number);
     this.visible = new Int32Array(this.run.job.length);
     this.number = number;
     this.selected = -1;
@@ -178,7 +187,7 @@ class Gantt {
       const [r, g, b] = this.palette[this.tint[s]];
       const left = box.left + (start[s] - x.lo) * sx;
       const wide = Math.max((end[s] - start[s]) * sx, 1);
-      pen.globalAlpha = job[s] < this.setup.warmup ? PALE : 1;
+      pen.globalAlpha = this.opacity[job[s]];
       for (let k = rect[s]; k < rect[s + 1]; k++) {
         const high = Math.max(count[k] * sy, 1);
         const top = box.top + box.height - (row[k] - y.lo) * sy - high;
@@ -215,12 +224,12 @@ class Gantt {
       this.sheet = new OffscreenCanvas(W, H);
     } else this.sum.fill(0);
     const { sum } = this, sx = W / (x.hi - x.lo), sy = H / (y.hi - y.lo);
-    const { tint, palette } = this, pale = this.setup.warmup;
+    const { tint, palette, opacity } = this;
     for (let v = 0; v < visible.length; v++) {
       const s = visible[v];
       const left = Math.max((start[s] - x.lo) * sx, 0), right = Math.min((end[s] - x.lo) * sx, W);
       if (right <= left) continue;
-      const first = Math.floor(left), last = Math.min(Math.ceil(right), W), alpha = job[s] < pale ? PALE : 1;
+      const first = Math.floor(left), last = Math.min(Math.ceil(right), W), alpha = opacity[job[s]];
       const mixed = palette[tint[s]], red = mixed[0], green = mixed[1], blue = mixed[2];
       for (let k = rect[s]; k < rect[s + 1]; k++) {
         const top = Math.max(H - (row[k] + count[k] - y.lo) * sy, 0), bottom = Math.min(H - (row[k] - y.lo) * sy, H);

@@ -21,6 +21,7 @@ async function begin(figure) {
   if (figure.dataset.chart === "gantt") {
     const gantt = new Gantt(figure, setup, await unpacked(setup.jobs));
     await gantt.ready;
+    new JobFilter(figure, gantt);
   } else {
     new SeriesChart(figure, setup, await Promise.all(setup.series.map((line) => unpacked(line.block))));
   }

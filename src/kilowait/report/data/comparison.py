@@ -18,8 +18,10 @@ from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import ClassRow, by_class, combine_classes
 from kilowait.evaluation.comparison import Comparison, ComparisonResult, PairwiseResult, Window
 from kilowait.evaluation.job_measures import started_jobs
+from kilowait.evaluation.metric_definitions import metric_name
 from kilowait.evaluation.timeline import gpu_backlog, gpu_timeline, timeline
 from kilowait.jobs import ExecutionLog
+from kilowait.jobs.columns import LABEL_COLUMNS
 from kilowait.report.format import number, short_name
 from kilowait.units import format_duration
 
@@ -63,8 +65,8 @@ class LeadMetric:
         return format_duration if self.timed else number
 
 
-SLOWDOWN = LeadMetric("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
-COMPLETION = LeadMetric("mean_turnaround_s", "mean completion time (JCT)", "completion time", True)
+SLOWDOWN = LeadMetric("mean_bsld", metric_name("mean_bsld"), "bounded slowdown", False)
+COMPLETION = LeadMetric("mean_turnaround_s", metric_name("mean_turnaround_s"), "completion time", True)
 """On node-level clusters run times depend on the placement, which the slowdown does not show."""
 
 
@@ -94,7 +96,12 @@ class ComparisonData:
 
     @property
     def utilization_label(self) -> str:
-        """What `utilization` measures, as text."""
+        """The name of `utilization`."""
+        return metric_name("utilization", node_level=self.node_level)
+
+    @property
+    def busy_label(self) -> str:
+        """What is busy at a point in time, as text."""
         return "GPUs allocated" if self.node_level else "nodes busy"
 
     @cached_property
@@ -136,13 +143,8 @@ class ComparisonData:
 
     @property
     def fcfs(self) -> int | None:
-        """FCFS with EASY backfilling (else without backfilling); None where neither was run."""
-        policies = {
-            c.backfill: index
-            for index, c in enumerate(self.comparison.policies)
-            if (c.policy, c.kind, c.power_controls) == ("fcfs", "rule", "none")
-        }
-        return policies.get("easy", policies.get("none"))
+        """FCFS without power controls; None where it was not run."""
+        return self.comparison.fcfs
 
     @cached_property
     def by_importance(self) -> tuple[int, ...]:
@@ -224,8 +226,8 @@ class ComparisonData:
 
     @cached_property
     def classes(self) -> dict[str, list[JobClass]]:
-        """The job classes of the page: by size, run time and user."""
-        return {kind: self.by_class(kind, limit=USERS) for kind in (self.size_kind, "runtime", "user")}
+        """The job classes of the page: by size, run time, queue and user."""
+        return {kind: self.by_class(kind, limit=USERS) for kind in (self.size_kind, "runtime", "queue", "user")}
 
     @cached_property
     def distributions(self) -> tuple[tuple[Floats, Floats], ...]:
@@ -242,9 +244,9 @@ class ComparisonData:
 
     def by_class(self, kind: str, *, limit: int = 1000) -> list[JobClass]:
         """The first `limit` job classes over all windows (see `kilowait.evaluation.by_class`)."""
-        columns = [self._class_rows(policy, kind) for policy in self.shown]
+        columns = [{row.label: row for row in self.class_rows(policy, kind)} for policy in self.shown]
         labels = list(dict.fromkeys(label for column in columns for label in column))
-        if kind == "user":
+        if kind in LABEL_COLUMNS:
             labels.sort(key=lambda label: -self._hours(columns[0][label]) if label in columns[0] else 0.0)
         first = {label: next(c[label] for c in columns if label in c) for label in labels}
         return [
@@ -261,9 +263,16 @@ class ComparisonData:
     def _hours(self, row: ClassRow) -> float:
         return row.gpu_h if self.node_level else row.node_h
 
-    def _class_rows(self, policy: int, kind: str) -> dict[str, ClassRow]:
-        windows = [by_class(log, kind, counted=window.evaluated) for log, window in self.windows(policy)]
-        return {row.label: row for row in combine_classes(windows, kind)}
+    def class_rows(self, policy: int, kind: str) -> list[ClassRow]:
+        """All job classes of a policy over all windows."""
+        if (policy, kind) not in self._class_rows:
+            windows = [by_class(log, kind, counted=window.evaluated) for log, window in self.windows(policy)]
+            self._class_rows[policy, kind] = combine_classes(windows, kind)
+        return self._class_rows[policy, kind]
+
+    @cached_property
+    def _class_rows(self) -> dict[tuple[int, str], list[ClassRow]]:
+        return {}
 
 
 def pairs_against(data: ComparisonData, reference: str) -> Mapping[str, PairwiseResult]:

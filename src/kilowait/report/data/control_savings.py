@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from kilowait.evaluation.comparison import PolicyConfig
-from kilowait.report.data.energy import EnergyData
+from kilowait.report.data.energy import EnergyData, wait_change
 from kilowait.report.format import Cell, ReportTable, UnitScale, change, scaled
 from kilowait.units import format_duration
 
@@ -74,7 +73,7 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> R
     }
     scales = {metric: scaled(list(saved[metric].values()), unit) for metric, (_, unit) in units.items()}
     scales["energy_kwh"] = scales["facility_kwh"]  # both columns in the unit of the larger values
-    wait = energy_data.means("mean_wait_s")
+    wait = energy_data.means("mean_wait_s").tolist()
 
     def cells(values: dict[str, float]) -> list[Cell]:
         row = []
@@ -88,7 +87,7 @@ def control_savings_table(energy_data: EnergyData, savings: ControlSavings) -> R
         [
             comparison.policies[policy].power_controls,
             *cells({metric: saved[metric][policy] for metric in units}),
-            Cell(format_duration(float(wait[policy])), small=(_wait_difference(wait[policy], wait[savings.without]),)),
+            Cell(format_duration(wait[policy]), small=(wait_change(wait[policy], wait[savings.without]),)),
         ]
         for policy in shown
     ]
@@ -110,10 +109,3 @@ def _signed(scale: UnitScale, value: float) -> str:
     magnitude = scale.format(abs(value))
     sign = "" if not magnitude.strip("0.,") else "−" if value < 0 else "+"
     return f"{sign}{magnitude} {scale.unit}".rstrip()
-
-
-def _wait_difference(ours: float, theirs: float) -> str:
-    if not (math.isfinite(ours) and math.isfinite(theirs)):
-        return "–"
-    difference = format_duration(abs(ours - theirs))
-    return "no change" if difference == "0 s" else f"{'−' if ours < theirs else '+'}{difference}"

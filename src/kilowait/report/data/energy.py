@@ -13,6 +13,8 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import ComparisonResult, EnergyResults, SignalCurve
+from kilowait.evaluation.comparison.conclusions import best_trade_off, energy_options, trade_off_sentence
+from kilowait.evaluation.metric_definitions import metric_name
 from kilowait.report.data.comparison import ComparisonData, Floats, nan_last
 from kilowait.report.format import (
     NumberFormat,
@@ -72,13 +74,11 @@ class EnergyData:
         return metric in self.record.metrics[0][0]
 
     def means(self, metric: str) -> Floats:
-        """For each policy the mean over windows; for peak metrics the maximum.
+        """The metric over all windows, by policy.
 
         Rounded to ten significant digits, so that rounding errors of the summation order do not affect ranks.
         """
-        values = self.comparison.values(metric)
-        merged = values.max(axis=1) if metric.startswith("peak") else values.mean(axis=1)
-        return np.array([float(f"{value:.10g}") for value in merged])
+        return np.array([float(f"{value:.10g}") for value in self.comparison.over_windows(metric)])
 
     def scaled_mean(self, metric: str, policy: int) -> str:
         """The mean of an energy or a mass, with its unit."""
@@ -153,7 +153,7 @@ class EnergyData:
 
 
 def sentences(data: ComparisonData) -> list[str]:
-    """Lowest energy and CO2, the difference to the first policy, and the effect on waiting."""
+    """The most useful saving first; then the lowest energy and CO2, and the effect on waiting."""
     energy_data = EnergyData.of(data)
     if energy_data is None:
         return []
@@ -161,6 +161,8 @@ def sentences(data: ComparisonData) -> list[str]:
     first = labels[energy_data.first]
     if len(energy_data.policies) < 2:
         return [_single_policy(energy_data)]
+    options = energy_options(data.comparison)
+    best, conclusion = best_trade_off(options), trade_off_sentence(options)
     if least == energy_data.first or energy_data.ratio("energy_kwh", least) == 1:
         sentences = [f"No policy uses less energy than {first}: {_amount(energy_data, 'energy_kwh', least)}."]
     else:
@@ -172,7 +174,11 @@ def sentences(data: ComparisonData) -> list[str]:
         else:
             subject = "It also emits" if greenest == least else f"{labels[greenest]} emits"
             sentences.append(_least(energy_data, "co2_kg", f"{subject} the least CO2", greenest))
-    return sentences + _wait_effect(energy_data, least) + _bound(energy_data)
+    if best is not None and best.label == labels[least] and best.mean_wait_s <= options[0].mean_wait_s:
+        effect = []  # the conclusion says it
+    else:
+        effect = _wait_effect(energy_data, least)
+    return [*([] if conclusion is None else [conclusion]), *sentences, *effect, *_bound(energy_data)]
 
 
 def _single_policy(energy_data: EnergyData) -> str:
@@ -263,20 +269,36 @@ def _significance_note(energy_data: EnergyData, policy: int) -> str:
 
 
 def key_numbers(energy_data: EnergyData) -> list[tuple[str, str, str]]:
-    """The lowest energy and the lowest CO2: value, label, policy."""
+    """Energy and CO2 of the policy that saves most for little wait: value, label, policy and change of the wait."""
     numbers: list[tuple[str, str, str]] = []
     labels = energy_data.comparison.labels
-    for metric, words in (("energy_kwh", "energy"), ("co2_kg", "CO2")):
+    chosen = best_trade_off(energy_options(energy_data.comparison))
+    wait_s = energy_data.means("mean_wait_s")
+    for metric in ("energy_kwh", "co2_kg"):
         if not energy_data.has(metric):
             continue
-        best = energy_data.least(metric)
+        words = metric_name(metric)
+        best = energy_data.first if chosen is None else labels.index(chosen.label)
         if best == energy_data.first:
             each = "" if energy_data.comparison.batched else " a window"
             numbers.append((energy_data.scaled_mean(metric, best), f"{words}{each}", labels[best]))
         else:
-            detail = f"{labels[best]} against {labels[energy_data.first]}"
+            longer = wait_change(float(wait_s[best]), float(wait_s[energy_data.first]))
+            detail = f"{labels[best]} against {labels[energy_data.first]}; mean wait {longer}"
             numbers.append((change(energy_data.ratio(metric, best)), words, detail))
     return numbers
+
+
+def wait_change(ours_s: float, theirs_s: float) -> str:
+    """The difference of two waits, with its sign.
+
+    >>> wait_change(660.0, 600.0), wait_change(600.0, 600.0)
+    ('+1 min', 'no change')
+    """
+    if not (math.isfinite(ours_s) and math.isfinite(theirs_s)):
+        return "–"
+    difference = format_duration(abs(ours_s - theirs_s))
+    return "no change" if difference == "0 s" else f"{'−' if ours_s < theirs_s else '+'}{difference}"
 
 
 def energy_table(energy_data: EnergyData) -> ReportTable:
@@ -298,26 +320,21 @@ def energy_table(energy_data: EnergyData) -> ReportTable:
         low, high = intervals.get(comparison.labels[policy], (math.nan, math.nan))
         return interval_text(low, high, energy_scale.format)
 
-    columns = [of("energy_kwh", f"nodes, {energy_scale.unit}", energy_scale.format, interval)]
+    columns = [of("energy_kwh", f"{metric_name('energy_kwh')}, {energy_scale.unit}", energy_scale.format, interval)]
     if compared:
         columns.append(
             ReportColumn(f"saved against {comparison.labels[energy_data.first]}", [energy_data.saved(p) for p in order])
         )
-    cost = f"cost, {energy_data.currency}" if energy_data.currency else "cost"
-    for metric, label in (
-        ("facility_kwh", "facility"),
-        ("co2_kg", "CO2"),
-        ("cost", cost),
-        ("peak_kw", "peak power of the nodes"),
-    ):
+    for metric in ("facility_kwh", "co2_kg", "cost", "peak_kw"):
         if energy_data.has(metric):
-            unit = _UNITS.get(metric, "")
+            unit, label = _UNITS.get(metric, energy_data.currency), metric_name(metric)
             scale = energy_scale if unit == "kWh" else scaled(energy_data.means(metric)[order].tolist(), unit)
             small = None if metric == "peak_kw" else partial(energy_data.relative_change, metric)
             columns.append(of(metric, f"{label}, {scale.unit}" if scale.unit else label, scale.format, small))
     if energy_data.has("pue"):
         columns.append(of("pue", "PUE", lambda value: f"{value:.3f}" if math.isfinite(value) else "–"))
-    columns += [of("mean_wait_s", "mean wait", format_duration), of(lead.metric, lead.label, lead.format)]
+    columns.append(of("mean_wait_s", metric_name("mean_wait_s"), format_duration))
+    columns.append(of(lead.metric, lead.label, lead.format))
     if math.isfinite(energy_data.bound_kwh):
         labels.append("lower bound of any schedule")
         bounds = [energy_scale.format(energy_data.bound_kwh)]
@@ -334,6 +351,7 @@ def energy_table(energy_data: EnergyData) -> ReportTable:
         columns,
         marked=[place for place, policy in enumerate(order) if comparison.policies[policy].kind == "agent"],
         faint=range(len(energy_data.policies), len(labels)),
+        folded=range(len(energy_data.policies), len(order)),
         note=_table_note(energy_data, tested=significance is not None),
     )
 
@@ -345,8 +363,8 @@ def _table_note(energy_data: EnergyData, *, tested: bool) -> str:
     if tested:
         note += " Other small numbers: 95 % interval."
     note += (
-        " Facility: nodes, cooling and conversion losses; CO2 and cost are those of the facility. PUE: facility / "
-        "nodes."
+        " Energy: that of the nodes. Facility energy: nodes, cooling and conversion losses; CO2 and cost are those of "
+        "the facility. PUE: facility energy / energy."
     )
     if math.isfinite(energy_data.bound_kwh):
         note += " Lower bound: every job in its most energy-efficient DVFS state and no idle nodes."

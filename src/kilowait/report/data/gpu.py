@@ -321,6 +321,7 @@ def _policy_table(gpu_data: GpuData, caption: str, groups: dict[str, list[Metric
         [of(*metric) for metrics in groups.values() for metric in metrics],
         groups=[("", 1), *((name.strip(), len(metrics)) for name, metrics in groups.items())],
         faint=range(len(gpu_data.data.real), len(gpu_data.order)),
+        folded=range(len(gpu_data.data.real), len(gpu_data.order)),
         note=note,
     )
 

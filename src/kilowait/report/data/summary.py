@@ -7,6 +7,14 @@ import math
 import numpy as np
 
 from kilowait.evaluation.comparison import ComparisonResult, PairwiseResult
+from kilowait.evaluation.comparison.conclusions import (
+    STARVATION_RATIO,
+    agent_sentences,
+    starvation,
+    starvation_ratio_text,
+    starvation_sentences,
+)
+from kilowait.evaluation.metric_definitions import WINDOWS_NOTE, better_of, metric_name
 from kilowait.report.data.comparison import USERS, ComparisonData, pairs_against
 from kilowait.report.format import (
     Cell,
@@ -37,9 +45,11 @@ def summary(data: ComparisonData) -> list[str]:
     comparison = data.comparison
     sentences = [_scope(data)]
     if len(data.real) > 1 and data.significance is not None:
-        sentences += _winner(data, data.significance)
-        sentences += _agents(data, data.significance)
+        agents = _agents(data, data.significance)
+        sentences += [sentence for sentence in _winner(data, data.significance) if sentence not in agents]
+        sentences += agents
         sentences += _tradeoffs(data)
+        sentences += starvation_sentences(data.comparison.longest_wait_s, data.comparison.fcfs_label)
     elif len(comparison.policies) == 1:
         sentences.append(_single_run(data))
     return sentences
@@ -72,23 +82,25 @@ def _scope(data: ComparisonData) -> str:
     if comparison.machine is not None:
         machine += f" with {sum(group.nodes * group.gpus for group in comparison.machine.groups):,} GPUs"
     window_text = "" if comparison.batched else f" ({windows.description})"
-    return f"{subject} on {data.trace}: {jobs:,} jobs on {machine}{window_text}."
+    backfill = comparison.common_backfill
+    backfill_text = "" if backfill is None else f", with backfill {backfill}"
+    return f"{subject} on {data.trace}: {jobs:,} jobs on {machine}{backfill_text}{window_text}."
 
 
 def _single_run(data: ComparisonData) -> str:
     """The main metrics of a report with a single policy."""
-    wait_s, busy, lead = (
-        float(data.comparison.means(name)[0]) for name in ("mean_wait_s", "utilization", data.lead.metric)
-    )
+    names = ("mean_wait_s", "max_wait_s", "utilization", data.lead.metric)
+    wait_s, longest_s, busy, lead = (float(data.comparison.over_windows(name)[0]) for name in names)
     label, wait = data.comparison.labels[0], format_duration(wait_s)
     if data.node_level:
         return (
             f"Under {label} jobs take {format_duration(lead)} on average from submission to their end (JCT), {wait} of "
-            f"it waiting, and {share(busy)} of the GPUs are allocated while jobs arrive."
+            f"it waiting; the longest wait is {format_duration(longest_s)}. The GPU utilization while jobs arrive is "
+            f"{share(busy)}."
         )
     return (
-        f"Under {label} jobs wait {wait} on average, their mean bounded slowdown is {number(lead)}, and {share(busy)} "
-        "of the nodes are busy."
+        f"Under {label} jobs wait {wait} on average and at most {format_duration(longest_s)}, their mean bounded "
+        f"slowdown is {number(lead)}, and the utilization while jobs arrive is {share(busy)}."
     )
 
 
@@ -106,11 +118,11 @@ def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     if data.fcfs is not None and labels[data.fcfs] not in (best, second):
         others.append(labels[data.fcfs])
     pairs = [significance.pair(best, other) for other in others]
-    return sentences + [pair.sentence(data.lead.label) for pair in pairs]
+    return sentences + [pair.sentence() for pair in pairs]
 
 
 def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
-    """Whether each agent beats the best priority policy, and its share of the gain from perfect estimates."""
+    """The verdict on each agent against the best priority policy."""
     labels, baselines = data.comparison.labels, data.of_kind("rule")
     if not baselines:
         return []
@@ -118,31 +130,9 @@ def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     gaps = data.comparison.gap_closed(data.lead.metric)
     for policy in data.of_kind("agent"):
         agent = labels[policy]
-        pair = significance.pair(agent, baseline)
-        sentences.append(agent_verdict("agent" if agent == "agent" else f"agent {agent}", pair.verdict, baseline))
-        if {agent, baseline} != {labels[other] for other in data.real[:2]}:  # otherwise `_winner` has this sentence
-            sentences.append(pair.sentence(data.lead.label))
-        sentences += closed_gap(agent, gaps.get(agent, math.nan), baseline)
+        name = "agent" if agent == "agent" else f"agent {agent}"
+        sentences += agent_sentences(significance.pair(agent, baseline), gaps.get(agent, math.nan), name)
     return sentences
-
-
-def agent_verdict(agent: str, verdict: str, baseline: str) -> str:
-    """The result of the significance test of an agent against the best priority policy, as a sentence."""
-    return {
-        "better": f"The {agent} is significantly better than the best priority policy, {baseline}.",
-        "worse": f"The {agent} is significantly worse than the best priority policy, {baseline}: use {baseline}.",
-        "same": f"The {agent} behaves like the best priority policy, {baseline}.",
-        "undecided": f"The difference between the {agent} and the best priority policy, {baseline}, is not "
-        "significant.",
-    }[verdict]
-
-
-def closed_gap(agent: str, gap: float, baseline: str) -> list[str]:
-    """The share of the gain from perfect estimates that an agent achieves, as a sentence; empty if it is unknown."""
-    if not math.isfinite(gap):
-        return []
-    gained = f"{100 * gap:.0f} %" if gap > 0 else "nothing"
-    return [f"{agent} achieves {gained} of the gain that {baseline} would have from perfect run-time estimates."]
 
 
 def _tradeoffs(data: ComparisonData) -> list[str]:
@@ -155,12 +145,12 @@ def _tradeoffs(data: ComparisonData) -> list[str]:
     costs, gains = [], []
     for metric, label, format_value in (
         ("mean_wait_s", "mean wait", format_duration),
+        ("p99_wait_s", "99th percentile of waits", format_duration),
         ("max_wait_s", "longest wait", format_duration),
         ("share_wait_over_bound", "share of jobs that wait longer than a day", share),
         ("starved_jobs", "number of starved jobs", count),
     ):
-        values = comparison.values(metric)
-        merged = values.max(axis=1) if metric.startswith("max") else values.mean(axis=1)
+        merged = comparison.over_windows(metric)
         ours, theirs = float(merged[first]), float(merged[other])
         if not (math.isfinite(ours) and math.isfinite(theirs)):
             continue
@@ -174,7 +164,7 @@ def _tradeoffs(data: ComparisonData) -> list[str]:
     if costs:
         sentences.append(f"Drawback: with {best} instead of {fcfs}, {listed(costs)}.")
     elif gains:
-        sentences.append("Neither the longest wait nor the number of starved jobs increases.")
+        sentences.append("Neither the longest waits nor the number of starved jobs increase.")
     return sentences
 
 
@@ -187,7 +177,10 @@ def key_numbers(data: ComparisonData) -> list[tuple[str, str, str]]:
     comparison, lead = data.comparison, data.lead
     best = (data.real or data.ranked)[0]
     label = comparison.labels[best]
-    busy = (share(float(comparison.means("utilization")[best])), f"of the {data.utilization_label}", label)
+    busy = (share(float(comparison.over_windows("utilization")[best])), data.utilization_label, label)
+    longest_s = float(comparison.over_windows("max_wait_s")[best])
+    ratio = starvation(comparison.longest_wait_s, comparison.fcfs_label).get(label)
+    warning = "" if ratio is None else f"; {starvation_ratio_text(ratio)} that of {comparison.fcfs_label}"
     baseline = data.fcfs if data.fcfs is not None and data.fcfs != best else None
     if baseline is None and len(data.real) > 1:
         baseline = data.real[1]
@@ -200,10 +193,11 @@ def key_numbers(data: ComparisonData) -> list[tuple[str, str, str]]:
                 detail += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
             gain.append((_change(pair.ratio), f"against {comparison.labels[baseline]}", detail))
     return [
-        (lead.format(float(comparison.means(lead.metric)[best])), lead.label, label),
+        (lead.format(float(comparison.over_windows(lead.metric)[best])), lead.label, label),
         *([busy] if data.node_level else []),
         *gain,
-        (format_duration(float(comparison.means("mean_wait_s")[best])), "mean wait", label),
+        (format_duration(float(comparison.over_windows("mean_wait_s")[best])), "mean wait", label),
+        (format_duration(longest_s), "longest wait", f"{label}{warning}"),
         *([] if data.node_level else [busy]),
     ]
 
@@ -220,10 +214,9 @@ def comparison_table(data: ComparisonData) -> ReportTable:
     """All policies with the main metrics, best first; the best value of each column is marked."""
     comparison, order = data.comparison, (*data.real, *data.of_kind("clairvoyant"))
     labels = [comparison.labels[policy] for policy in order]
-    columns = [_mean_column(data, order, *mean) for mean in _means(data)]
-    if len(data.real) > 1:  # placed next to the mean that they test
-        columns[1:1] = _test_columns(data, labels)
-    columns += _other_columns(data, order)
+    lead, wait = (_mean_column(data, order, *mean) for mean in _means(data))
+    tests = _test_columns(data, labels) if len(data.real) > 1 else []
+    columns = [lead, wait, *_wait_columns(data, order), *tests, *_other_columns(data, order)]
     if data.bounds:
         labels.append("lower bound of any schedule")
         bounds = {label: cell(data.bounds.get(metric, math.nan)) for metric, label, _, cell in _means(data)}
@@ -233,6 +226,10 @@ def comparison_table(data: ComparisonData) -> ReportTable:
         "computed from mean bounded slowdowns; 1 means that all are equal. Starved: the job waited longer than "
         "ten times its estimate and longer than ten hours."
     )
+    if not comparison.batched:
+        note += f" {WINDOWS_NOTE}"
+    if starvation(comparison.longest_wait_s, comparison.fcfs_label):
+        note += f" Longest wait in colour: more than {STARVATION_RATIO:g} times that of {comparison.fcfs_label}."
     if data.of_kind("clairvoyant"):
         note += (
             " Perfect estimates: the policy knows the true run times, which is impossible in practice; this shows the "
@@ -245,6 +242,7 @@ def comparison_table(data: ComparisonData) -> ReportTable:
         columns,
         marked=[place for place, policy in enumerate(order) if comparison.policies[policy].kind == "agent"],
         faint=range(len(data.real), len(labels)),
+        folded=range(len(data.real), len(order)),
         note=note,
     )
 
@@ -253,7 +251,7 @@ def _means(data: ComparisonData) -> list[tuple[str, str, ComparisonResult | None
     """The metrics that are tested: name, label, test results, format."""
     return [
         (data.lead.metric, data.lead.label, data.significance, data.lead.format),
-        ("mean_wait_s", "mean wait", data.wait, format_duration),
+        ("mean_wait_s", metric_name("mean_wait_s"), data.wait, format_duration),
     ]
 
 
@@ -271,20 +269,19 @@ def _mean_column(
         mean = means.get(data.comparison.labels[policy])
         return "" if mean is None else interval_text(mean.low, mean.high, cell)
 
-    return column(label, data.comparison.means(metric), cell, order=order, candidates=data.real, small=interval)
+    return column(label, data.comparison.over_windows(metric), cell, order=order, candidates=data.real, small=interval)
 
 
 def _test_columns(data: ComparisonData, labels: list[str]) -> list[ReportColumn]:
-    """The test against the reference, and the windows won."""
+    """The test against the reference, with the windows won."""
     reference = data.comparison.labels[data.reference]
     pairs = pairs_against(data, reference)
-    return [
-        ReportColumn(f"against {reference}", [verdict_cell(pairs.get(label)) for label in labels]),
-        ReportColumn(
-            f"{'batches' if data.comparison.batched else 'windows'} won",
-            [f"{pairs[label].wins} of {pairs[label].windows}" if label in pairs else "–" for label in labels],
-        ),
-    ]
+    cells = [verdict_cell(pairs.get(label), *_won(pairs.get(label))) for label in labels]
+    return [ReportColumn(f"against {reference}", cells)]
+
+
+def _won(pair: PairwiseResult | None) -> list[str]:
+    return [] if pair is None else [f"{pair.wins} of {pair.windows} won"]
 
 
 def verdict_cell(pair: PairwiseResult | None, *more: str) -> Cell:
@@ -295,49 +292,62 @@ def verdict_cell(pair: PairwiseResult | None, *more: str) -> Cell:
     return Cell(pair.verdict, small=(*ratio, *more), kind=pair.verdict)
 
 
-def _other_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportColumn]:
-    """The metrics without intervals."""
+def _wait_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportColumn]:
+    """The tail of the waits; the longest wait of a policy that starves jobs is marked."""
     comparison = data.comparison
-    has_users = np.isfinite(comparison.means("jain_user_bsld")).any()
-    suffix = "" if comparison.batched else ", mean of windows"
-    jain = (
-        ("jain_user_bsld", "Jain’s index over users")
-        if has_users
-        else ("jain_size_bsld", "Jain’s index over job sizes")
-    )
-    columns = []
-    for metric, label, better, cell in (
-        ("p95_wait_s", f"95th percentile of wait{suffix}", "less", format_duration),
-        ("max_wait_s", "longest wait", "less", format_duration),
-        ("utilization", data.utilization_label, "more", share),
-        (*jain, "more", number),
-        ("share_wait_over_bound", "share waiting over a day", "less", share),
-        ("starved_jobs", "starved jobs", "less", count),
-    ):
-        by_window = comparison.values(metric)
-        values = by_window.max(axis=1) if metric == "max_wait_s" else by_window.mean(axis=1)
-        if metric == "starved_jobs":
-            values = by_window.sum(axis=1)
-        columns.append(column(label, values, cell, better=better, order=order, candidates=data.real))
-    return columns
+    starving = starvation(comparison.longest_wait_s, comparison.fcfs_label)
+    p99, longest = (_metric_column(data, order, metric, format_duration) for metric in ("p99_wait_s", "max_wait_s"))
+    cells: list[Cell | str] = []
+    for policy, value in zip(order, comparison.over_windows("max_wait_s")[list(order)].tolist(), strict=True):
+        ratio, fcfs = starving.get(comparison.labels[policy]), str(comparison.fcfs_label)
+        cells.append(longest.cells[len(cells)] if ratio is None else starving_cell(value, ratio, fcfs))
+    return [p99, ReportColumn(longest.label, cells)]
+
+
+def starving_cell(longest_wait_s: float, ratio: float, fcfs: str) -> Cell:
+    """A longest wait that is marked: the policy starves jobs. `ratio` is that to FCFS, which has the label `fcfs`."""
+    text = f"{starvation_ratio_text(ratio)} that of {fcfs}"
+    return Cell(format_duration(longest_wait_s), small=(text,), kind="starves")
+
+
+def _other_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportColumn]:
+    """Utilization, fairness and long waits."""
+    has_users = np.isfinite(data.comparison.over_windows("jain_user_bsld")).any()
+    formats: dict[str, NumberFormat] = {
+        "utilization": share,
+        "jain_user_bsld" if has_users else "jain_size_bsld": number,
+        "share_wait_over_bound": share,
+        "starved_jobs": count,
+    }
+    return [_metric_column(data, order, metric, cell) for metric, cell in formats.items()]
+
+
+def _metric_column(data: ComparisonData, order: tuple[int, ...], metric: str, cell: NumberFormat) -> ReportColumn:
+    """A metric over all windows, without an interval."""
+    name, values = metric_name(metric, node_level=data.node_level), data.comparison.over_windows(metric)
+    return column(name, values, cell, better=better_of(metric), order=order, candidates=data.real)
 
 
 _CLASS_TITLES = {
     "size": ("By nodes", "nodes"),
     "gpus": ("By GPUs", "GPUs"),
     "runtime": ("By true run time", "run time"),
+    "queue": ("By queue", "queue"),
     "user": (f"The {USERS} users with the most {{hours}}", "user"),
 }
 """Caption and first head of the tables of job classes."""
 
 
 def class_tables(data: ComparisonData) -> list[ReportTable | None]:
-    """Tables of job classes with a group of columns for each policy; None for users that the log does not contain."""
+    """Tables of job classes with a group of columns for each policy; None for users that the log does not contain.
+
+    A log without queues has no table of queues.
+    """
     hours = "GPU-hours" if data.node_level else "node-hours"
     tables: list[ReportTable | None] = []
     for kind, rows in data.classes.items():
-        if kind == "user" and [row.label for row in rows] in ([], ["-"]):
-            tables.append(None)
+        if kind in ("user", "queue") and [row.label for row in rows] in ([], ["-"]):
+            tables += [None] if kind == "user" else []
             continue
         caption, head = _CLASS_TITLES[kind]
         lines = []

@@ -8,12 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kilowait.evaluation.comparison import METRIC_NAMES, PairwiseResult
+from kilowait.evaluation.comparison import PairwiseResult
+from kilowait.evaluation.comparison.conclusions import (
+    agent_sentences,
+    gpu_agent_sentences,
+    power_agent_sentences,
+    starvation,
+    starvation_sentences,
+)
+from kilowait.evaluation.metric_definitions import better_of, metric_name
 from kilowait.evaluation.storage.folder import null_to_nan
-from kilowait.report.data.summary import agent_verdict, closed_gap, verdict_cell
+from kilowait.report.data.summary import starving_cell, verdict_cell
 from kilowait.report.format import (
     Cell,
     Metric,
+    NumberFormat,
     ReportColumn,
     ReportTable,
     capital,
@@ -48,8 +57,8 @@ class TrainingData:
     explained: Mapping[str, Any] = field(default_factory=dict)
     """Feature attribution and explained decisions."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    fallback_policy: str | None = None
-    """The policy that the agent is identical to, where CMA-ES found nothing better."""
+    search_outcome: str | None = None
+    """How the search ended, as a sentence; None for networks."""
     pareto_front: Mapping[str, Any] = field(default_factory=dict)
     """Preference-conditioned agents: the results under each preference."""
 
@@ -90,7 +99,7 @@ class AgentEvaluationData:
     @property
     def metric_label(self) -> str:
         """The name of the evaluation metric for display."""
-        name = METRIC_NAMES.get(self.metric, self.metric)
+        name = metric_name(self.metric)
         return name if name.startswith(("mean", "median")) else f"mean {name}"
 
     @property
@@ -119,8 +128,17 @@ class AgentEvaluationData:
         if pair is None:
             return [str(sentence) for sentence in self.results.get("sentences", ())[:1]]
         gap = null_to_nan(self.results.get("gap_closed") or {}).get(str(agent), math.nan)
-        closed = closed_gap("The agent", gap, str(best_policy))
-        return [agent_verdict("agent", pair.verdict, str(best_policy)), pair.sentence(), *closed]
+        return agent_sentences(pair, gap) + starvation_sentences(self.longest_wait_s, self.fcfs_label)
+
+    @property
+    def longest_wait_s(self) -> dict[str, float]:
+        """The longest wait of every policy by label, seconds; NaN where it is unknown."""
+        return {str(row["label"]): self.value(row, "max_wait_s") for row in self.rows}
+
+    @property
+    def fcfs_label(self) -> str | None:
+        """The label of FCFS; None if it was not run."""
+        return next((label for label in self.longest_wait_s if label == "fcfs"), None)
 
 
 def signed(value: float) -> str:
@@ -181,23 +199,25 @@ def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
     labels = [str(row["label"]) for row in rows]
     timed = evaluation.metric.endswith("_s")
     metrics: list[Metric] = [(evaluation.metric, evaluation.metric_label, "less", format_duration if timed else number)]
+    formats: dict[str, NumberFormat] = {
+        "mean_bsld": number,
+        "mean_wait_s": format_duration,
+        "p99_wait_s": format_duration,
+        "max_wait_s": format_duration,
+        "utilization": share,
+        "starved_jobs": count,
+    }
     metrics += [
-        (name, label, better, cell)
-        for name, label, better, cell in (
-            ("mean_bsld", "mean bounded slowdown", "less", number),
-            ("mean_wait_s", "mean wait", "less", format_duration),
-            ("p95_wait_s", "95th percentile of wait", "less", format_duration),
-            ("max_wait_s", "longest wait", "less", format_duration),
-            ("utilization", "utilization", "more", share),
-            ("starved_jobs", "starved jobs", "less", count),
-        )
+        (name, metric_name(name), better_of(name), cell)
+        for name, cell in formats.items()
         if name != evaluation.metric and any(math.isfinite(evaluation.value(row, name)) for row in rows)
     ]
     columns = []
     for name, label, better, cell in metrics:
         intervals = [interval_text(*evaluation.interval(row, name), cell) for row in rows]
         values = [evaluation.value(row, name) for row in rows]
-        columns.append(column(label, values, cell, better=better, small=intervals.__getitem__))
+        shown = column(label, values, cell, better=better, small=intervals.__getitem__)
+        columns.append(_marked(shown, evaluation) if name == "max_wait_s" else shown)
     if best_policy is not None and len(rows) > 1:
         columns.insert(
             1, ReportColumn(f"against {best_policy}", [_tested(evaluation, each, best_policy) for each in labels])
@@ -212,9 +232,29 @@ def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
     )
 
 
+def _marked(longest: ReportColumn, evaluation: AgentEvaluationData) -> ReportColumn:
+    """The column of longest waits with those of policies that starve jobs marked."""
+    starving = starvation(evaluation.longest_wait_s, evaluation.fcfs_label)
+    waits = evaluation.longest_wait_s.items()
+    cells = [
+        starving_cell(wait_s, starving[label], str(evaluation.fcfs_label)) if label in starving else cell
+        for (label, wait_s), cell in zip(waits, longest.cells, strict=True)
+    ]
+    return ReportColumn(longest.label, cells)
+
+
 def _tested(evaluation: AgentEvaluationData, label: str, best_policy: str) -> Cell:
     pair = evaluation.pair(label, best_policy)
     return verdict_cell(pair, *([] if pair is None else [f"{pair.wins} of {pair.windows} won"]))
+
+
+def evaluation_sentences(results: Mapping[str, Any]) -> list[str]:
+    """The verdict on an agent on a GPU cluster or with power controls."""
+    windows = int(results["windows"])
+    if "front" in results:
+        policies = len(results["policies"]) - 1
+        return power_agent_sentences(results["margin"], str(results["objective"]), policies, windows)
+    return gpu_agent_sentences(results["ratios"]["agent"], windows) if "agent" in results["ratios"] else []
 
 
 def gpu_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
@@ -258,15 +298,10 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
         ("p95_wait_s", "95th percentile of wait", "less", format_duration),
     )
     columns = _policy_columns(policies, order, [metric for metric in metrics if metric[0] in policies["agent"]])
-    (value, low, high), (slowdown_ratio, lower, higher) = (
-        [number(end) for end in _known(results["margin"][name])] for name in ("objective_ratio", "delay_ratio")
-    )
     note = (
         f"Of {len(policies) - 1:,} hand-tuned policies with power controls, the table shows the Pareto front of "
-        f"{resource} and slowdown, and the policies without power controls. {capital(resource)} of the agent is "
-        f"{value} times ({low} – {high}) the minimum of the policies with no larger slowdown, and its slowdown is "
-        f"{slowdown_ratio} times ({lower} – {higher}) the minimum of those with no more {resource}; 95 % intervals "
-        "over windows. Slowdowns refer to the run time at full speed."
+        f"{resource} and slowdown, and the policies without power controls. Slowdowns refer to the run time at full "
+        "speed."
     )
     marked = [place for place, name in enumerate(order) if name == "agent"]
     return table_of_columns(f"On {_windows(results)}", "policy", order, columns, marked=marked, note=note)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ _THEME = {INK: "ink", FAINT: "faint", GRID: "grid", **{colour: f"line{number}" f
 _WAIT_TICKS = {1.0: "1 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day", 604800.0: "1 week", 31536000.0: "1 year"}
 _SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 WIDTH_IN = 5.8
+ROW_LABEL_WIDTH = 32
+"""Characters of a line in the label of a row."""
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -35,6 +38,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "xaxis.labellocation": "right",  # a label that is longer than the axis extends below the names of the rows
     "grid.color": GRID,
     "grid.linewidth": 0.7,
     "text.color": INK,
@@ -159,12 +163,12 @@ def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:
     axes.minorticks_off()
 
 
-def wait_axis(axes: Any, longest: float) -> None:
-    """Make the x axis a logarithmic axis of durations that starts at one second."""
+def wait_axis(axes: Any, longest: float, *, shortest: float = 1.0) -> None:
+    """Make the x axis a logarithmic axis of durations, by default from one second."""
     axes.set_xscale("log")
-    longest = max(longest, 60.0)
-    axes.set_xlim(0.9, longest)
-    ticks = {at: label for at, label in _WAIT_TICKS.items() if at <= longest}
+    longest = max(longest, 60.0 * shortest)
+    axes.set_xlim(0.9 * shortest, longest)
+    ticks = {at: label for at, label in _WAIT_TICKS.items() if 0.9 * shortest <= at <= longest}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.minorticks_off()
 
@@ -192,7 +196,7 @@ def round_y(axes: Any) -> None:
 def legend_columns(data: ComparisonData, limit: int, *, width_in: float = 2 * WIDTH_IN) -> int:
     """The number of legend columns that fit, at most `limit`."""
     longest = max((len(data.names[policy]) for policy in data.shown), default=0)
-    fitting = int(width_in / (0.085 * longest + 0.6)) if data.has_power_controls else limit
+    fitting = int(width_in / (0.085 * longest + 0.6))
     return max(min(len(data.shown), limit, fitting), 1)
 
 
@@ -233,9 +237,19 @@ def interval_mark(
 
 def row_labels(axes: Any, labels: Sequence[str], *, rows: int | None = None, **style: Any) -> None:
     """Label the rows 0, 1, ... of a chart with one bar or point for each row; `rows` if there is space for more."""
-    axes.set_yticks(range(len(labels)), labels, **style)
+    axes.set_yticks(range(len(labels)), [wrapped(label) for label in labels], **style)
     axes.set_ylim(-0.6, (max(len(labels), 1) if rows is None else rows) - 0.4)
     axes.grid(axis="y", visible=False)
+
+
+def wrapped(label: str, width: int = ROW_LABEL_WIDTH) -> str:
+    """A label in lines of at most `width` characters; its own lines stay.
+
+    >>> wrapped("saf, sleep=break-even+dvfs=1.1", 24).splitlines()
+    ['saf, sleep=break-', 'even+dvfs=1.1']
+    """
+    lines = [line for part in label.split("\n") for line in textwrap.wrap(part, width) or [""]]
+    return "\n".join(lines)
 
 
 def span_unit(spans: Sequence[float]) -> tuple[float, str]:

@@ -31,12 +31,15 @@ from kilowait.report.figures import (
     span_unit,
     wait_axis,
     whole_width,
+    wrapped,
 )
 from kilowait.report.format import capital, number, share
 from kilowait.report.gantt import GanttRows, outages
 from kilowait.units import format_duration
 
 GRID = 160
+AXIS_LABEL_WIDTH = 66
+"""Characters of a line in the label of an axis."""
 _PERFECT = ["the same policy with perfect estimates"]
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
 
@@ -44,18 +47,20 @@ VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6
 def cumulative_distributions(data: ComparisonData) -> ReportFigure:
     """Cumulative distributions of waits and of slowdowns (or completion times), one line for each policy."""
     numbers = data.colour_numbers
+    lows = (1.0, _shortest_completion(data) if data.lead.timed else 1.0)
     with new_figure(height_in=3.5, columns=2) as (figure, (left, right)):
         for place, policy in enumerate(data.shown):
             label = escape_dollar(data.names[policy])
             style = line_style(numbers[policy])
-            for axes, values, lower in zip((left, right), data.distributions[place], (1.0, 1.0), strict=True):
+            for axes, values, low in zip((left, right), data.distributions[place], lows, strict=True):
                 if len(values):
-                    grid = np.geomspace(lower, max(float(values.max()), 2.0), GRID)
+                    grid = np.geomspace(low, max(float(values.max()), 2.0 * low), GRID)
                     cumulative_share = np.searchsorted(np.sort(values), grid, side="right") / len(values)
                     axes.plot(grid, 100 * cumulative_share, label=label, **style)
         for axes in (left, right):
             axes.set_xscale("log")
-            axes.set_ylim(0, 101)
+            first = min((line.get_ydata()[0] for line in axes.lines), default=0.0)
+            axes.set_ylim(10 * math.floor(first / 10), 100.6)  # no empty space below the lines
             axes.set_ylabel("jobs, %")
         wait_axis(left, _longest(data, 0))
         left.set_xlabel("wait")
@@ -67,7 +72,7 @@ def cumulative_distributions(data: ComparisonData) -> ReportFigure:
     return ReportFigure(
         figure,
         f"Cumulative share of jobs by wait (left) and by {data.lead.of_job} (right). Higher and further left is "
-        "better.",
+        "better. The axis of the share starts above 0 where no line is below.",
         f"Cumulative shares of jobs by wait and by {data.lead.of_job}, one line each for {names}.",
     )
 
@@ -151,9 +156,7 @@ def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
             label = escape_dollar(data.names[policy])
             for axes, values in zip(panels, (load.jobs, load.requested, load.busy), strict=True):
                 axes.step(day, values, where="post", label=label, **style)
-        for axes, label in zip(
-            panels, ("jobs waiting", f"{unit} requested", f"{data.utilization_label}, %"), strict=True
-        ):
+        for axes, label in zip(panels, ("jobs waiting", f"{unit} requested", f"{data.busy_label}, %"), strict=True):
             axes.set_ylabel(label)
             axes.set_ylim(bottom=0)
             axes.margins(x=0)
@@ -163,7 +166,7 @@ def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
         columns = legend_columns(data, 3, width_in=WIDTH_IN) if data.has_power_controls else 3
         if panels[0].lines:
             legend_above(panels[0], columns, handlelength=2.6)
-    caption = f"Backlog and {data.utilization_label} over time."
+    caption = f"Backlog and {data.busy_label} over time."
     return ReportFigure(figure, caption, caption)
 
 
@@ -276,7 +279,15 @@ def _longest(data: ComparisonData, which: int) -> float:
 
 def _lead_axis(axes: Any, data: ComparisonData) -> None:
     """Format the x axis for the lead metric."""
-    (wait_axis if data.lead.timed else slowdown_axis)(axes, _longest(data, 1))
+    if data.lead.timed:
+        wait_axis(axes, _longest(data, 1), shortest=_shortest_completion(data))
+    else:
+        slowdown_axis(axes, _longest(data, 1))
+
+
+def _shortest_completion(data: ComparisonData) -> float:
+    """The shortest completion time of a job, at least 1 s."""
+    return max(min((float(parts[1].min()) for parts in data.distributions if len(parts[1])), default=1.0), 1.0)
 
 
 def means(data: ComparisonData, significance: ComparisonResult) -> ReportFigure:
@@ -348,5 +359,5 @@ def ratios(data: ComparisonData) -> ReportFigure:
 
 
 def _axis_label(data: ComparisonData, label: str) -> str:
-    """An axis label, broken into two lines where long names of power controls leave little space."""
-    return label.replace(" (", "\n(") if data.has_power_controls else label
+    """An axis label in lines; broken before a bracket where long names of power controls leave little space."""
+    return wrapped(label.replace(" (", "\n(") if data.has_power_controls else label, AXIS_LABEL_WIDTH)
