@@ -111,4 +111,6 @@ def combine_windows(metric: str, values: npt.ArrayLike | Sequence[float]) -> flo
         return math.nan
     definition = METRIC_DEFINITIONS.get(metric)
     how = "mean" if definition is None else definition.over_windows
-    return float({"mean": np.mean, "max": np.max, "sum": np.sum}[how](known))
+    if how == "mean":
+        return float(known.mean())
+    return float(known.max() if how == "max" else known.sum())
