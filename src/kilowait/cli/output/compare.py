@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 from kilowait.cli.output.energy import show_energy
-from kilowait.cli.output.run import show_gpu_table
+from kilowait.cli.output.run import checkpoints_text, show_gpu_table
 
 if TYPE_CHECKING:
     from kilowait.experiments.scenario_inputs import Workload
@@ -50,7 +50,8 @@ def show_comparisons(results: Sequence[Mapping[str, Any]], workloads: Sequence[W
         show_table(comparison)
         if "gpus" in comparison:
             print()
-            show_gpu_table(comparison["gpus"], [str(row["label"]) for row in _ranked(comparison)])
+            show_gpu_table(comparison["gpus"], _ranked(comparison))
+            print(f"checkpoints: {checkpoints_text(comparison['preemption_costs'])}")
         if "energy" in comparison:
             print()
             show_energy(comparison)
@@ -102,6 +103,7 @@ def show_table(comparison: Mapping[str, Any]) -> None:
             # A policy worse than the best one closes no gap; for an agent the negative value is informative.
             line.append(console.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
         cells.append(line)
+    cells += [[label, "error", *[""] * (len(header) - 2)] for label in comparison["failed"]]
     console.table(header, cells, left=n_left, marked=marked)
     print("* best of its column")
     bounds = comparison["lower_bounds"]

@@ -17,6 +17,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation import by_class, by_priority, by_type, gpu_metrics, metrics
 from kilowait.evaluation.bounds import lower_bounds
 from kilowait.evaluation.comparison import Comparison, EnergyResults, PolicyConfig, PowerCurve, SignalCurve, Windows
+from kilowait.experiments.comparison.freedom import difference_sentence, freedom_of_run
 from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
 from kilowait.experiments.power import PowerContext
 from kilowait.experiments.power_controls import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
@@ -35,6 +36,8 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     """Means with confidence intervals, pairwise significance, conclusions as sentences, and lower bounds."""
     significance = {name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = significance[metric]
+    node_level = is_node_level(comparison.cluster)
+    may = {label: freedom_of_run(comparison.logs(number, 0).run) for number, label in enumerate(comparison.labels)}
     rows: list[dict[str, Any]] = []
     for number, config in enumerate(comparison.policies):
         rows.append(
@@ -45,6 +48,7 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
                 "power_controls": config.power_controls,
                 "kind": config.kind,
                 "label": config.label,
+                **({"may": list(may[config.label])} if node_level else {}),
                 "metrics": _averages(comparison.table[number]),
                 "intervals": {
                     name: {key: value for key, value in asdict(mean).items() if key != "policy"}
@@ -62,7 +66,7 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     return {
         "trace": comparison.trace,
         "nodes": comparison.nodes,
-        "node_level": is_node_level(comparison.cluster),
+        "node_level": node_level,
         "windows": len(comparison.windows),
         "cut": comparison.windows.description,
         "overlap": comparison.windows.overlap,
@@ -70,12 +74,36 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
         "metric": metric,
         "rows": rows,
         "judgement": main.to_dict(),
-        "sentences": [main.pair(reference, other).sentence() for other in others],
+        "sentences": [
+            " ".join(
+                text
+                for text in (
+                    main.pair(reference, other).sentence(),
+                    difference_sentence(reference, may[reference], other, may[other]) if node_level else "",
+                )
+                if text
+            )
+            for other in others
+        ],
         "gap_closed": comparison.gap_closed(metric),
         "lower_bounds": _bounds(comparison) if bounds else {},
+        "failed": dict(comparison.failed),
+        **({"preemption_costs": _preemption_costs(comparison)} if node_level else {}),
         "notes": [*comparison.notes, *main.notes],
         **({} if comparison.energy is None else {"energy": _energy(comparison, comparison.energy)}),
     }
+
+
+PREEMPTION_COSTS = (
+    "checkpoint_s", "checkpoint_write_s", "checkpoint_load_s", "grace_s", "min_run_before_preempt_s"
+)  # fmt: skip
+"""Settings of a run that determine what a preemption or a migration costs, seconds."""
+
+
+def _preemption_costs(comparison: Comparison) -> dict[str, float]:
+    """The cost of preemption, which is the same in all runs of a comparison."""
+    run = comparison.logs(0, 0).run
+    return {name: float(run[name]) for name in PREEMPTION_COSTS if name in run}
 
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
