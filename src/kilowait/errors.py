@@ -55,7 +55,7 @@ class TrainingError(KilowaitError, RuntimeError):
 
 
 class NoProgressError(KilowaitError):
-    """Jobs wait that could run, nothing runs, and the policy starts none of them."""
+    """The run would not end: the policy starts no waiting job, or jobs preempt each other and keep no work."""
 
 
 class MeterError(KilowaitError):

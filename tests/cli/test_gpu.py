@@ -38,7 +38,13 @@ def test_simulate(kilowait, tmp_path):
     assert report["gpus"]["metrics"]["mean_jct_s"] == expected["mean_jct_s"]
     assert report["metrics"]["utilization"] == pytest.approx(expected["gpu_utilization"])
     output = kilowait(*args).out
-    for text in ("completion time (JCT)", "every 30 min of work, load time 1 min", "RTX4090", "rho", "measured"):
+    for text in (
+        "completion time (JCT)",
+        "every 30 min of work, load time 1 min",
+        "RTX4090",
+        "rho",
+        "25 % recorded on that type",
+    ):
         assert text in output
 
 
@@ -82,9 +88,11 @@ def test_compare(kilowait, tmp_path):
 
 
 def settings_for(policy):
+    """The settings of a policy beside gavel: the priority policies have its freedom."""
     from kilowait.policies.simulation import gpu_settings_for
 
-    return gpu_settings_for(policy, checkpoint_load_s=60.0)
+    freedom = {} if policy == "gavel" else {"preempt": True, "migrate": True, "gpu_type_order": "fastest"}
+    return gpu_settings_for(policy, "skip", checkpoint_load_s=60.0, **freedom)
 
 
 def test_saved_cells_keep_their_allocations(kilowait, tmp_path, monkeypatch):
@@ -107,6 +115,26 @@ def test_compare_prints_gpu_metrics(kilowait):
     output = kilowait("compare", TRACE, "--policies", "fcfs,las", "--power", "auto").out
     assert "fragmen-" in output and "GPU-hours" in output and "utilization\n" not in output
     assert "energy" in output
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_failed_policies_on_the_command_line(kilowait, tmp_path, workers):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,runtime_s,nodes,cores,gpus\n1,0,4000,1,1,4\n2,0,4000,1,1,4\n")
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,16384,4,V100M16\n")
+    args = ("compare", path, "--cluster", tmp_path / "nodes.csv", "--policies", "fcfs,las", "--out", tmp_path / "out")
+    args = (*args, "--checkpoint-interval", "never", "--workers", str(workers))
+    result = kilowait(*args)
+    assert result.status == 0, result.err
+    assert [line.split()[:2] for line in result.out.splitlines() if line.startswith("las")] == [["las", "error"]]
+    for option in ("--preempt-min-runtime", "--round-interval", "--checkpoint-interval", "--no-preempt"):
+        assert option in result.err
+    folder = load_comparison(tmp_path / "out")
+    assert folder.comparisons[0].labels == ("fcfs",) and len(folder.cells) == 1
+    assert "las has no results" in folder.comparisons[0].notes[-1]
+    assert "1 of 2 runs were read" in kilowait(*args, "--force").err
+    assert kilowait("report", tmp_path / "out", "--out", tmp_path / "page.html").status == 0
+    assert "Las has no results" in (tmp_path / "page.html").read_text()
 
 
 def test_least_energy_gpu_types_use_less_energy(kilowait):

@@ -141,4 +141,4 @@ def test_comparison_on_a_gpu_cluster():
     jobs = gpu_workload(60, MIXED, seed=1)
     comparison = kw.compare(kw.cut_windows(jobs, 2, window_jobs=30, seed=0), MIXED, ["fcfs", "las", "gavel"])
     assert comparison.values("mean_turnaround_s").shape == (3, 2)
-    assert [config.backfill for config in comparison.policies] == ["none"] * 3
+    assert [config.backfill for config in comparison.policies] == ["skip"] * 3, "as gavel skips jobs"

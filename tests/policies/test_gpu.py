@@ -6,12 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.errors import InputError
+from kilowait.policies import round_based
 from kilowait.policies.round_based import ROUND_BASED_POLICIES, ActiveJobs, allox, finish_time_fair, max_min
 
 
@@ -27,8 +29,12 @@ def jobs_of(submit, runs, gpus, **columns):
     return kw.JobTable(job_id=range(n), submit_s=submit, runtime_s=runs, nodes=[1] * n, gpus=gpus, **columns)
 
 
+FREE = {"gpu_speeds": "none", "checkpoint_load_s": 0.0}
+"""Settings without differences between GPU types and with free preemption."""
+
+
 def ends(*arguments, **settings):
-    return kw.simulate(*arguments, **{"gpu_speeds": "none", **settings}).jobs()["end_s"].tolist()
+    return kw.simulate(*arguments, **{**FREE, **settings}).jobs()["end_s"].tolist()
 
 
 def test_srtf_starts_the_shortest_remaining_time_first():
@@ -50,14 +56,14 @@ def test_qssf_is_srsf_without_preemption():
 
 def test_las_alternates_jobs():
     jobs = jobs_of([0, 0], [600, 600], [1, 1])
-    log = kw.simulate(jobs, machine(V100=1), "las", backfill="none", gpu_speeds="none")
+    log = kw.simulate(jobs, machine(V100=1), "las", backfill="none", **FREE)
     # After five minutes the second has had less; at ten they are even, and nobody is put out.
     assert len(log) == 3 and log.jobs()["end_s"].tolist() == [1200, 900]
 
 
 def test_tiresias_uses_priority_queues():
     jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
-    how = GpuSettings(preempt=True, round_interval_s=100)
+    how = GpuSettings(preempt=True, round_interval_s=100, checkpoint_load_s=0)
     one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", settings=how, gpu_speeds="none").jobs()["end_s"]
     # The first goes down after 400 s, the second has the same; then the first, who came earlier, ends before it.
     assert one.tolist() == [1400, 2000]
@@ -137,3 +143,34 @@ def test_gavel_beats_fcfs_on_its_example():
     )
     mean = {p: np.mean(ends(jobs, machine(A=2, B=2), p, speeds=speed)) for p in ("fcfs", "gavel")}
     assert mean["gavel"] < mean["fcfs"]
+
+
+def test_identical_jobs_get_the_same_shares_as_in_a_program_of_all_jobs():
+    """The minimum gain is that of the linear program with a row for each job."""
+    rng = np.random.default_rng(3)
+    kinds = rng.uniform(0.2, 3.0, (4, 3))
+    jobs = active(kinds[rng.integers(0, 4, 40)].tolist(), [6.0, 5.0, 4.0])
+    shares = max_min(jobs)
+    _, kind = np.unique(jobs.speed, axis=0, return_inverse=True)
+    for number in range(4):
+        assert np.ptp(shares[kind.ravel() == number], axis=0).max() == 0
+    assert (shares.sum(axis=1) <= 1 + 1e-9).all() and (shares.sum(axis=0) <= jobs.capacity + 1e-6).all()
+    gains = jobs.speed / jobs.equal_rate[:, None]
+    n, types = jobs.speed.shape
+    rows = np.zeros((2 * n + types, n * types + 1))
+    for job in range(n):
+        rows[job, job * types : (job + 1) * types], rows[job, -1] = -gains[job], 1.0
+        rows[n + job, job * types : (job + 1) * types] = 1.0
+    for kind_of_gpu in range(types):
+        rows[2 * n + kind_of_gpu, kind_of_gpu : n * types : types] = 1.0
+    bound = np.concatenate([np.zeros(n), np.ones(n), jobs.capacity])
+    best = linprog(np.append(np.zeros(n * types), -1.0), rows, bound)
+    assert (gains * shares).sum(axis=1).min() == pytest.approx(-best.fun, rel=1e-3)
+
+
+def test_long_runs_of_round_based_policies_report_their_progress(monkeypatch, caplog):
+    monkeypatch.setattr(round_based, "PROGRESS_INTERVAL_S", 0.0)
+    kw.simulate(jobs_of([0, 0], [600, 600], [1, 1]), machine(V100=1), "gavel", gpu_speeds="none")
+    messages = [record.getMessage() for record in caplog.records]
+    assert "gavel: 0 of 2 jobs have ended, 0 run, 2 wait, 0 s after the first submission" in messages
+    assert any(message.startswith("gavel: 1 of 2 jobs have ended") for message in messages)

@@ -172,6 +172,12 @@ class GpuNetworkAgent(PreferenceConditioned):
         """GPU settings of the training, in the form that policies declare them."""
         return tuple(self.provenance.get("gpu_settings", {}).items())
 
+    @property
+    def freedom(self) -> tuple[tuple[str, Any], ...]:
+        """What its decisions do, whatever the settings say; the log records it."""
+        types = (("gpu_type_order", "given"),) if self.decision_settings.by_type else ()
+        return (("preempt", self.decision_settings.preempt), *types)
+
     def run(self, inputs: RunInputs) -> ExecutionLog:
         """Simulate a run under its greedy decisions."""
         self.check_preference_fixed()
@@ -182,7 +188,7 @@ class GpuNetworkAgent(PreferenceConditioned):
                 f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one on it"
             )
         with use_device("cpu", 1):
-            return run_gpu_policy(
+            log = run_gpu_policy(
                 inputs.jobs,
                 cluster,
                 self.decide,
@@ -192,6 +198,7 @@ class GpuNetworkAgent(PreferenceConditioned):
                 preference=inputs.preference,
                 name=self.name,
             )
+        return replace(log, run={**log.run, **dict(self.freedom)})
 
 
 @dataclass(frozen=True, eq=False)

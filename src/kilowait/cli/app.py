@@ -50,6 +50,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _PARTS = re.compile(r"[,=:+]")
 ALIASES: Mapping[str, str] = {
     "window_jobs": "window",
+    "min_run_before_preempt_s": "preempt_min_runtime",
+    "round_interval_s": "round_interval",
+    "checkpoint_s": "checkpoint_interval",
+    "checkpoint_load_s": "checkpoint_load_time",
     "reward": "objective",
     "promise": "max_slowdown_ratio",
     "n_envs": "num_envs",

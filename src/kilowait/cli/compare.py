@@ -60,6 +60,7 @@ def compare(
     95 % confidence intervals, and pairs are tested with a correction for multiple comparisons. With --out the results
     are written to a folder for kilowait report; an interrupted comparison resumes from it.
     """
+    from kilowait.cli.app import with_option_names
     from kilowait.cli.output.compare import show_comparisons
     from kilowait.evaluation.storage import writable_folder
     from kilowait.experiments.comparison.compare import prepare, run_and_save
@@ -73,8 +74,10 @@ def compare(
         ready = prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
     command = console.command(context)
     _, results = run_and_save(ready, console, out=out, csv=csv, force=force, workers=workers, command=command)
+    options_by_name = {option.name: option for option in context.command.params if option.param_type_name == "option"}
     for entry in results:
-        for note in entry["notes"]:
+        for text in entry["notes"]:
+            note = with_option_names(text, options_by_name)
             console.note(f"{entry['trace']}: {note}" if len(results) > 1 else note)
     if json:
         console.json_document({"scenario": plan.to_dict(), "traces": results, "out": out})

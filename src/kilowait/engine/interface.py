@@ -79,6 +79,8 @@ class PriorityPolicy:
     """Whether it reads fields of the GPU engine (attained_s, remaining_s, ...)."""
     gpu_settings: tuple[tuple[str, Any], ...] = ()
     """Recommended `GpuSettings` that differ from the defaults: (("preempt", True),)."""
+    fixed_gpu_settings: tuple[tuple[str, Any], ...] = ()
+    """`GpuSettings` that the policy has in every run, whatever the settings of the run say: (("preempt", False),)."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Computes `parameters` from (jobs, cluster)."""
 

@@ -121,7 +121,7 @@ def run_priority_policy(policy: PriorityPolicy, inputs: RunInputs) -> ExecutionL
         return run_gpu_simulation(
             inputs.jobs, inputs.cluster, policy, inputs.settings, inputs.speeds, inputs.preference
         )
-    if policy.node_level:
+    if policy.node_level or policy.fixed_gpu_settings:
         gpu_settings_of(inputs, policy.name)
     settings = inputs.settings
     if policy.placement is not None:

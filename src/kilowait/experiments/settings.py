@@ -61,9 +61,14 @@ def check_placement(name: str | None) -> None:
         raise UnknownNameError("placement rule", name, known)
 
 
-def default_backfill(node_level: bool) -> str:
-    """The default backfilling: that of `Settings`; on GPU clusters none, because they have no reservations."""
-    return "none" if node_level else str(Settings.backfill)
+def default_backfill(node_level: bool, skip: bool = False) -> str:
+    """The default backfilling: that of `Settings`; on GPU clusters, which have no reservations, none.
+
+    With `skip` a contender of a comparison on a GPU cluster starts jobs behind one that does not fit, so all do.
+    """
+    if node_level:
+        return "skip" if skip else "none"
+    return str(Settings.backfill)
 
 
 def check_placement_on(name: str | None, cluster: Machine) -> None:

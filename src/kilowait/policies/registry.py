@@ -77,6 +77,14 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
 """Constructor of each priority policy by name."""
 
 
+GPU_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "preempt": ("preempt", {"0": False, "1": True}),
+    "migrate": ("migrate", {"0": False, "1": True}),
+    "types": ("gpu_type_order", {"any": "any", "fastest": "fastest"}),
+}
+"""Parameters of every priority policy on GPU clusters, as in ``srtf:preempt=0``: the setting and its values by text.
+They take precedence over the settings of the run."""
+
 AnyPolicy = str | Policy | Callable[..., Any]
 """Types of policies that `simulate` and `compare` accept; `as_policy` converts them."""
 
@@ -104,6 +112,8 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
 
     >>> resolve("sjf").name, resolve("random:seed=3").name
     ('sjf', 'random:seed=3')
+    >>> resolve("srtf:preempt=0").fixed_gpu_settings
+    (('preempt', False),)
     """
     if isinstance(policy, PriorityPolicy):
         return policy
@@ -119,10 +129,19 @@ def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
         raise UnknownNameError("policy", name, POLICIES)
     constructor = POLICIES[name.lower()]
     known = inspect.signature(constructor).parameters
-    texts = named_parameters("policy", policy, known)
-    values = {key: _value(policy, key, text, str(known[key].annotation)) for key, text in texts.items()}
+    texts = named_parameters("policy", policy, [*known, *GPU_PARAMETERS])
+    values = {key: _value(policy, key, text, str(known[key].annotation)) for key, text in texts.items() if key in known}
+    fixed = tuple(_gpu_setting(policy, key, text) for key, text in texts.items() if key not in known)
     resolved = constructor(**values)
-    return replace(resolved, name=policy.strip()) if texts else resolved
+    return replace(resolved, name=policy.strip(), fixed_gpu_settings=fixed) if texts else resolved
+
+
+def _gpu_setting(policy: str, key: str, text: str) -> tuple[str, Any]:
+    """The GPU setting and its value that a parameter names."""
+    setting, values = GPU_PARAMETERS[key]
+    if text not in values:
+        raise InputError(f"policy {policy!r}: {key} is {text!r}; it must be {' or '.join(values)}")
+    return setting, values[text]
 
 
 def _value(policy: str, key: str, text: str, annotation: str) -> float | int | str:

@@ -167,7 +167,8 @@ def gpu_settings_for(
         defaults["head_of_line_blocking"] = backfill == "none"
     if getattr(resolved_policy, "skips", False):  # it chooses among all jobs that fit, so no job blocks others
         defaults["head_of_line_blocking"] = False
-    return replace(settings or GpuSettings(), **{**defaults, **chosen})
+    fixed = dict(getattr(resolved_policy, "fixed_gpu_settings", ()))
+    return replace(settings or GpuSettings(), **{**defaults, **chosen, **fixed})
 
 
 def _refuse(cluster: Cluster, **given: object) -> None:

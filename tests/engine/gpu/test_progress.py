@@ -130,12 +130,45 @@ def test_rounds_that_do_not_advance_the_time_are_an_error() -> None:
 def test_endless_preemption_names_the_policy() -> None:
     jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[1000, 1000], nodes=[1, 1], gpus=[8, 8])
     one = Cluster((NodeGroup("a", 1, cores=8, gpus=8, gpu_type="V100", node_level=True),))
-    with pytest.raises(InputError, match="policy 'gavel' has started job . 51[0-9] times by .*: jobs preempt each"):
+    lost = (
+        "policy 'gavel' makes no progress: by .* s job . has lost the work of its last 5[01][0-9] starts, because jobs"
+    )
+    with pytest.raises(NoProgressError, match=lost):
         kw.simulate(jobs, one, "gavel", gpu_speeds="none", checkpoint_load_s=400.0)
 
 
 def test_many_preemptions_that_keep_work_are_no_error() -> None:
     jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[3000, 3000], nodes=[1, 1], gpus=[8, 8])
     one = Cluster((NodeGroup("a", 1, cores=8, gpus=8, gpu_type="V100", node_level=True),))
-    log = kw.simulate(jobs, one, "las", gpu_speeds="none", preempt=True, round_interval_s=1.0)
+    log = kw.simulate(jobs, one, "las", gpu_speeds="none", preempt=True, round_interval_s=1.0, checkpoint_load_s=0.0)
     assert len(log) > 2000 and (log.job_outcome == 1).all()
+
+
+def test_more_than_10_000_starts_of_a_job_that_keep_work_are_no_error() -> None:
+    jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[21_000, 21_000], nodes=[1, 1], gpus=[8, 8])
+    one = Cluster((NodeGroup("a", 1, cores=8, gpus=8, gpu_type="V100", node_level=True),))
+    log = kw.simulate(jobs, one, "las", gpu_speeds="none", round_interval_s=1.0, checkpoint_load_s=0.0)
+    assert np.bincount(log.job).min() > 10_000 and (log.job_outcome == 1).all()
+
+
+def test_a_job_that_loses_all_its_work_again_and_again_is_an_error_although_others_progress() -> None:
+    """Short jobs, each of which completes, preempt job 1 before its first checkpoint."""
+    count = 10_050
+    jobs = kw.JobTable(
+        job_id=np.arange(count + 1),
+        submit_s=[0.0, *(1.0 + 10.0 * np.arange(count))],
+        runtime_s=[1000.0, *([1.0] * count)],
+        nodes=[1] * (count + 1),
+        gpus=[8] * (count + 1),
+        priority=[0.0, *([1.0] * count)],
+    )
+    one = Cluster((NodeGroup("a", 1, cores=8, gpus=8, gpu_type="V100", node_level=True),))
+    with pytest.raises(NoProgressError, match="job 0 has lost the work of its last 10,001 starts"):
+        kw.simulate(jobs, one, "priority", gpu_speeds="none", checkpoint_s=np.inf)
+
+
+def test_a_restart_costs_30_seconds_by_default() -> None:
+    jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 10], runtime_s=[100, 20], nodes=[1, 1], gpus=[8, 8], priority=[0, 1])
+    one = Cluster((NodeGroup("a", 1, cores=8, gpus=8, gpu_type="V100", node_level=True),))
+    log = kw.simulate(jobs, one, "priority", gpu_speeds="none")
+    assert log.jobs()["end_s"].tolist() == [150.0, 30.0] and log.run["checkpoint_load_s"] == 30.0

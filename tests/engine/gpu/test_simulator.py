@@ -13,7 +13,15 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.errors import ChoiceError, ClusterError, InputError, KilowaitError, TableError, UnknownNameError
+from kilowait.errors import (
+    ChoiceError,
+    ClusterError,
+    InputError,
+    KilowaitError,
+    NoProgressError,
+    TableError,
+    UnknownNameError,
+)
 from kilowait.jobs.execution_log import Outcome
 
 
@@ -142,9 +150,8 @@ def test_jobs_may_name_any_gpu_and_the_names_of_nvidia_smi(label, group):
 )
 def test_preempted_job_loses_work_since_its_checkpoint(checkpoint_s, lost, end):
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    log = kw.simulate(
-        jobs, ONE, "priority", settings=GpuSettings(preempt=True, checkpoint_s=checkpoint_s), gpu_speeds="none"
-    )
+    how = GpuSettings(preempt=True, checkpoint_s=checkpoint_s, checkpoint_load_s=0)
+    log = kw.simulate(jobs, ONE, "priority", settings=how, gpu_speeds="none")
     assert ends(log) == [end, 9]
     assert log.pieces.lost_s.tolist() == [lost, 0, 0] and log.outcome[0] == Outcome.PREEMPTED
     assert log.jobs()["run_s"].tolist() == [end - 5, 5] and log.jobs()["wait_s"].tolist() == [5, 0]
@@ -182,7 +189,7 @@ def test_head_of_line_blocking():
 
 
 def test_external_scheduler_steps_through_a_run():
-    run = GpuSimulator(table([10, 10], gpus=[2, 2]), ONE)
+    run = GpuSimulator(table([10, 10], gpus=[2, 2]), ONE, GpuSettings(checkpoint_load_s=0))
     view = run.advance()
     assert view.waiting["number"].tolist() == [0, 1] and view.free.tolist() == [2000]
     assert run.start(1) and not run.start(0)
@@ -201,7 +208,8 @@ def test_external_scheduler_steps_through_a_run():
 
 def test_buffers_grow_during_a_run():
     jobs = table([1300, 1300], gpus=[2, 2])
-    log = kw.simulate(jobs, ONE, "las", settings=GpuSettings(preempt=True, round_interval_s=1), gpu_speeds="none")
+    how = GpuSettings(preempt=True, round_interval_s=1, checkpoint_load_s=0)
+    log = kw.simulate(jobs, ONE, "las", settings=how, gpu_speeds="none")
     assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(2600)
 
 
@@ -275,7 +283,7 @@ def test_unknown_speed_is_an_error():
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="20,000 starts take half a minute interpreted")
 def test_endless_preemption_is_an_error():
     jobs = table([100, 100], gpus=[2, 2])
-    with pytest.raises(InputError, match="jobs preempt each other and lose their work"):
+    with pytest.raises(NoProgressError, match="because jobs preempt each other; give min_run_before_preempt_s"):
         kw.simulate(
             jobs,
             ONE,

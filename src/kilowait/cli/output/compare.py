@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
 from kilowait.cli.output.energy import show_energy
-from kilowait.cli.output.run import show_gpu_table
+from kilowait.cli.output.run import checkpoints_text, show_gpu_table
 from kilowait.evaluation.comparison.conclusions import STARVATION_RATIO
 from kilowait.evaluation.metric_definitions import METRIC_DEFINITIONS, WINDOWS_NOTE, better_of, metric_name
 
@@ -47,7 +47,8 @@ def show_comparisons(results: Sequence[Mapping[str, Any]], workloads: Sequence[W
         show_table(comparison)
         if "gpus" in comparison:
             print()
-            show_gpu_table(comparison["gpus"], [str(row["label"]) for row in _ranked(comparison)])
+            show_gpu_table(comparison["gpus"], _ranked(comparison))
+            print(f"checkpoints: {checkpoints_text(comparison['preemption_costs'])}")
         if "energy" in comparison:
             print()
             show_energy(comparison)
@@ -121,6 +122,7 @@ def show_table(comparison: Mapping[str, Any]) -> None:
             # A policy worse than the best one closes no gap; for an agent the negative value is informative.
             line.append(console.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
         cells.append(line)
+    cells += [[label, "error", *[""] * (len(header) - 2)] for label in comparison["failed"]]
     console.table(header, cells, left=n_left, marked=marked)
     for text in _legend(comparison):
         print(text)

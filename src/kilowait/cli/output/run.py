@@ -169,13 +169,14 @@ def _show_gpu_settings(done: ScenarioResult, speeds: str) -> None:
             *_log_rows(done),
             ("cluster", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs"),
             ("scheduling", ", ".join(settings)),
-            ("checkpoints", _checkpoints(run)),
+            ("checkpoints", checkpoints_text(run)),
             ("speeds", speeds),
         ]
     )
 
 
-def _checkpoints(run: Mapping[str, Any]) -> str:
+def checkpoints_text(run: Mapping[str, Any]) -> str:
+    """When checkpoints are written, and what a preemption costs."""
     interval_s = run["checkpoint_s"]
     if interval_s == 0:
         interval_text = "at preemption"
@@ -269,12 +270,16 @@ _COLUMNS: dict[str, tuple[str, Formatter]] = {
 }
 
 
-def show_gpu_table(table: Mapping[str, Mapping[str, float]], order: list[str]) -> None:
-    """Print the GPU metrics of each policy, in this order of labels."""
+def show_gpu_table(table: Mapping[str, Mapping[str, float]], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the GPU metrics of each policy, and what it may do, in the order of these rows of a comparison."""
     console.table(
-        ["GPUs", *(interval_text for interval_text, _ in _COLUMNS.values())],
+        ["GPUs", *(heading for heading, _ in _COLUMNS.values()), "it may"],
         [
-            [label, *(interval_text(table[label][name]) for name, (_, interval_text) in _COLUMNS.items())]
-            for label in order
+            [
+                str(row["label"]),
+                *(format_value(table[row["label"]][name]) for name, (_, format_value) in _COLUMNS.items()),
+                ", ".join(row["may"]) or "-",
+            ]
+            for row in rows
         ],
     )

@@ -49,8 +49,8 @@ from kilowait.jobs import JobTable
 ALL_JOBS_ENDED, BUFFER_FULL, MOVED = 0, 1, 2
 """Results of `advance`: no event is left; arrays must grow first; advanced to the next instant."""
 
-MAX_STARTS = 10_000
-"""Maximum number of starts of a job; more indicates endless preemption."""
+MAX_FRUITLESS_STARTS = 10_000
+"""Maximum number of starts of a job in succession that keep no work; more indicates endless preemption."""
 
 MAX_FRUITLESS = 1_000
 """Maximum number of segments in succession that keep no work, in a run of n jobs: this plus 10 n; more indicates
@@ -208,9 +208,9 @@ def due(s: Any) -> bool:
 
 @kernel
 def _is_endless_preemption(s: Any) -> bool:
-    """Whether a job has started too often, or too many segments in succession have kept no work."""
+    """Whether too many segments in succession, of one job or of all, have kept no work."""
     k = s.clock[0]
-    return k.max_starts > MAX_STARTS or k.fruitless > MAX_FRUITLESS + 10 * len(s.job_state)
+    return k.max_fruitless_starts > MAX_FRUITLESS_STARTS or k.fruitless > MAX_FRUITLESS + 10 * len(s.job_state)
 
 
 def most_fruitless(jobs: int) -> int:

@@ -163,7 +163,6 @@ def begin_segment(s: Any, job: int, delay: float) -> None:
     job_state.done_at_start = job_state.done
     job_state.stop_s = np.inf
     job_state.starts += 1
-    k.max_starts = max(k.max_starts, job_state.starts)
     job_state.segment = k.segments
     job_state.uncontended_rate = speed_at(s, job)
     job_state.rate = job_state.uncontended_rate
@@ -345,8 +344,15 @@ def preempt(s: Any, job: int) -> None:
 @kernel
 def keep_work(s: Any, job: int, preserved: float) -> None:
     """The job's work after a preempted or migrated segment; count segments in succession that add none."""
+    k = s.clock[0]
     job_state = s.job_state[job]
-    s.clock[0].fruitless = 0 if preserved > job_state.done_at_start else s.clock[0].fruitless + 1
+    if preserved > job_state.done_at_start:
+        k.fruitless = 0
+        job_state.fruitless_starts = 0
+    else:
+        k.fruitless += 1
+        job_state.fruitless_starts += 1
+        k.max_fruitless_starts = max(k.max_fruitless_starts, job_state.fruitless_starts)
     job_state.done = preserved
 
 

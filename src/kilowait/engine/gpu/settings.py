@@ -32,6 +32,11 @@ INTERFERENCE: tuple[tuple[float, float], ...] = (
 """Speed of jobs that share a GPU, by the sum of their loads. Means of 1,388 pairs of Lucid's colocation
 measurements; values above 1 (up to 1.01) are set to 1."""
 
+RESTART_S = 30.0
+"""Default cost of every restart, seconds: the delay that the simulator of Pollux (Qiao et al., OSDI 2021; repository
+petuum/adaptdl, simulator/simulator.py) charges a job for every change of its allocation. It stands for writing a
+checkpoint, starting the job and loading the checkpoint together. Sia uses 25 s (DeepSpeech2) to 250 s (ImageNet)."""
+
 MIN_ROUND_INTERVAL_S = 1e-3
 """Shortest round interval, seconds; rounds must advance the simulated time."""
 
@@ -60,9 +65,10 @@ class GpuSettings:
     grace_s: float = 0.0
     """Grace period: a preempted job continues to work for this time."""
     checkpoint_write_s: float = 0.0
-    """Time to write a checkpoint after the grace period, for jobs that checkpoint on preemption."""
-    checkpoint_load_s: float = 0.0
-    """Time to resume from a checkpoint, for jobs without a value of their own."""
+    """Time to write a checkpoint after the grace period, for jobs that checkpoint on preemption; the default of
+    `checkpoint_load_s` includes it."""
+    checkpoint_load_s: float = RESTART_S
+    """Time to resume from a checkpoint, for jobs without a value of their own; 0: preemption is free."""
     checkpoint_s: float = 0.0
     """Work between checkpoints, for jobs without a value of their own; 0: checkpoint on preemption; infinite: never."""
     round_interval_s: float = 0.0

@@ -46,7 +46,7 @@ RUN_STATE = np.dtype(
         ("releases", np.int64),
         ("attempt", np.int64),  # number of placement attempts
         ("passes", np.int64),  # number of scheduling passes
-        ("max_starts", np.int64),  # of any job
+        ("max_fruitless_starts", np.int64),  # of any job
         ("fruitless", np.int64),  # segments since the last one whose work was kept; they were preempted or migrated
         ("first_new_segment", np.int64),  # segments from here on were started in this pass
         ("bad_score", np.int64),
@@ -115,6 +115,7 @@ JOB_STATE = np.dtype(
         ("segment", np.int64),
         ("slot", np.int64),  # position in running_jobs or ending_jobs
         ("starts", np.int64),
+        ("fruitless_starts", np.int64),  # last ones in succession that kept no work
         ("next", np.int64),  # next job that shares its GPU; -1: none
     ],
     align=True,

@@ -132,6 +132,8 @@ class Comparison:
     gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By label: GPU metrics computed with the GPU speeds of the run, means over windows; only for node-level clusters,
     and only if they were stored with the runs."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """By label: the errors of policies without results, whose runs would not end. The notes contain them, too."""
 
     def __post_init__(self) -> None:
         if is_node_level(self.cluster):

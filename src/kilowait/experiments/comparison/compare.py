@@ -15,9 +15,10 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
-from kilowait.errors import InputError
+from kilowait.errors import InputError, NoProgressError
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
 from kilowait.evaluation.storage import save_comparison
+from kilowait.experiments.comparison.freedom import freedom_note, shared_freedom
 from kilowait.experiments.comparison.plan import ComparisonPlan
 from kilowait.experiments.comparison.results import (
     compute_energy_results,
@@ -45,7 +46,7 @@ from kilowait.experiments.power import make_power_context, with_power
 from kilowait.experiments.power_controls import check_controls_supported, check_power_controls
 from kilowait.experiments.scenario import Console, prepare_scenario
 from kilowait.experiments.scenario_inputs import Workload
-from kilowait.experiments.settings import PowerSettings, Scenario, check_placement_on, default_backfill
+from kilowait.experiments.settings import GpuOptions, PowerSettings, Scenario, check_placement_on, default_backfill
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies.registry import AnyPolicy, as_policy
 
@@ -79,7 +80,7 @@ def compare(
         windows: windows to cut from the log; None: one window, the full log.
         window_jobs: jobs of each window.
         seed: seed of the random positions of the windows.
-        backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none.
+        backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none, or skip if a contender skips jobs.
         settings: all settings of the runs, as in `kilowait.simulate`.
         power: power settings, or the name of a power model, for energy, CO2 and cost; None: no energy accounting.
         power_controls: sets of power controls ("sleep=break-even+dvfs=1.1"); every policy runs with each of them.
@@ -87,6 +88,9 @@ def compare(
         trace: name of the log in tables.
         progress: is called with the label of a policy when its first run ends.
         changes: single settings by name, as in `kilowait.simulate`.
+
+    On GPU clusters every priority policy may preempt, migrate and try the fastest GPU types first if any contender may,
+    unless `settings`, a single setting or the policy's own name ("srtf:preempt=0") says otherwise.
 
     >>> import kilowait as kw
     >>> log = kw.lublin(400, 16, load=0.9, seed=1)
@@ -98,15 +102,16 @@ def compare(
         cut = jobs
     else:
         cut = single_window(jobs) if windows is None else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
+    named = dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
+    freedom, skip = shared_freedom(map(_policy, named.values())) if cluster.node_level else ({}, False)
     if backfill is None:
-        backfill = default_backfill(cluster.node_level) if settings is None else _backfill(settings)
+        backfill = default_backfill(cluster.node_level, skip) if settings is None else _backfill(settings)
     context = None
     if power is not None:
         settings_of_power = PowerSettings(power) if isinstance(power, str) else power
         powered, _ = with_power(settings_of_power, cut.jobs)
         cut = replace(cut, jobs=powered)
         context = make_power_context(settings_of_power, powered, cluster)
-    named = dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     for text in power_controls:
         check_power_controls(text)
         check_controls_supported(text, cluster)
@@ -123,7 +128,9 @@ def compare(
             progress(configs[cell[1]].label)
 
     arguments = {**changes, **({} if settings is None else {"settings": settings})}
-    case = ComparisonCase(trace, cluster, Workload(cut.jobs), cut, arguments, context)
+    if settings is not None:
+        freedom = {}
+    case = ComparisonCase(trace, cluster, Workload(cut.jobs), cut, arguments, context, freedom=freedom)
     return compare_cases((case,), configs, policies=[policy for _, policy in pairs], workers=1, progress=report)[0]
 
 
@@ -150,10 +157,16 @@ def compare_cases(
         workers = default_workers(cases, configs)
     if workers < 1:
         raise InputError(f"the number of processes is {workers}; it must be at least 1")
-    logs = run_cells(cases, configs, workers=workers, cache=cache, progress=progress, policies=policies)
+    logs, errors = run_cells(cases, configs, workers=workers, cache=cache, progress=progress, policies=policies)
+    if len(errors) == len(configs):
+        raise NoProgressError(errors[0])
+    node_level = all(case.cluster.node_level for case in cases)
+    failed = {replace(configs[number], node_level=node_level).label: error for number, error in sorted(errors.items())}
+    kept = tuple(number for number in range(len(configs)) if number not in errors)
+    configs = tuple(configs[number] for number in kept)
     comparisons = []
     for number, case in enumerate(cases):
-        of_case, energy = _Logs(logs, number), None
+        of_case, energy = _Logs(logs, number, kept), None
         if case.power_context is not None:
             energy = compute_energy_results(case.power_context, case.windows, configs, of_case, case.gpu_speeds)
         report = case.workload.cleaning_report
@@ -166,8 +179,9 @@ def compare_cases(
                 logs=of_case,
                 cleaning_report=None if report is None else report.to_dict(),
                 cluster=to_dict(case.cluster),
-                notes=case.notes,
+                notes=(*case.notes, *(f"{label} has no results: {error}" for label, error in failed.items())),
                 energy=energy,
+                failed=failed,
             )
         )
     return comparisons
@@ -179,9 +193,11 @@ class _Logs:
 
     logs: Mapping[Cell, ExecutionLog]
     case: int
+    kept: Sequence[int]
+    """Numbers of the policies that have results."""
 
     def __call__(self, policy: int, window: int) -> ExecutionLog:
-        return self.logs[self.case, policy, window]
+        return self.logs[self.case, self.kept[policy], window]
 
 
 def _name(policy: AnyPolicy) -> str:
@@ -246,7 +262,8 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
                 None if scenario.power is None else make_power_context(scenario.power, workload.jobs, cluster),
                 scenario.settings_dict,
                 scenario.gpu.gpu_speeds,
-                (*notes, *workload.leakage_notes),
+                (*notes, *workload.leakage_notes, *_freedom_notes(plan.freedom, scenario.gpu)),
+                plan.freedom,
             )
         )
     exact = all(_has_perfect_estimates(case.workload.jobs) for case in cases)
@@ -257,6 +274,12 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
         if not (exact and config.kind == "clairvoyant")
     )
     return PreparedComparison(plan, tuple(cases), policies)
+
+
+def _freedom_notes(freedom: Mapping[str, Any], options: GpuOptions) -> list[str]:
+    """A note on the freedom that the priority policies get and that the options do not set."""
+    unset = {name: value for name, value in freedom.items() if getattr(options, name) is None}
+    return [freedom_note(unset)] if unset else []
 
 
 def _has_perfect_estimates(jobs: JobTable) -> bool:
@@ -384,7 +407,12 @@ def save(
     }
     if predictors:
         manifest["predictors"] = predictors
-    cells = [cache.key(cell) for cell in all_cells(prepared.cases, prepared.policies)]
+    failed = comparisons[0].failed
+    cells = [
+        cache.key(cell)
+        for cell in all_cells(prepared.cases, prepared.policies)
+        if prepared.policies[cell[1]].label not in failed
+    ]
     folder = save_comparison(
         out,
         comparisons,

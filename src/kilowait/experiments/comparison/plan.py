@@ -5,7 +5,7 @@ The module imports no NumPy: the command line takes its options from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +37,8 @@ class ComparisonOptions:
         Option(
             "B,...",
             "Comma-separated kinds of backfilling: none, easy (the default), conservative, or the number of jobs "
-            "that get a reservation; on GPU clusters none (the default) or skip.",
+            "that get a reservation; on GPU clusters none (the default, unless a policy skips jobs that do not fit) or "
+            "skip.",
             "-b",
         ),
     ] = None
@@ -191,6 +192,8 @@ class ComparisonPlan:
     policies: tuple[PolicyConfig, ...]
     window_options: WindowOptions = field(default_factory=WindowOptions)
     metric: str = "mean_bsld"
+    freedom: Mapping[str, Any] = field(default_factory=dict)
+    """GPU settings that every priority policy gets because another contender has them (`freedom.shared_freedom`)."""
 
     def __post_init__(self) -> None:
         from kilowait.evaluation.metric_definitions import METRIC_DEFINITIONS
@@ -213,6 +216,7 @@ class ComparisonPlan:
             "windows": asdict(self.window_options),
             "case": [scenario.to_dict() for scenario in self.scenarios],
             "policy": [asdict(config) for config in self.policies],
+            **({"freedom": dict(self.freedom)} if self.freedom else {}),
         }
 
 
@@ -220,7 +224,8 @@ def plan_from_options(
     options: ComparisonOptions, traces: Sequence[str], scenario: Callable[..., Scenario]
 ) -> ComparisonPlan:
     """The plan that the options of ``kilowait compare`` describe; `scenario` makes the scenario of a trace."""
-    from kilowait.experiments.policies import make_policy_configs, parse_names
+    from kilowait.experiments.comparison.freedom import shared_freedom
+    from kilowait.experiments.policies import make_policy_configs, parse_names, policy_and_placement, resolve_policy
     from kilowait.experiments.power_controls import power_controls_or_caps
     from kilowait.experiments.scenario_inputs import all_node_level
 
@@ -233,9 +238,14 @@ def plan_from_options(
     controls = options.power_controls
     if options.gpu_power_cap is not None:
         controls = power_controls_or_caps(controls, options.gpu_power_cap)
+    freedom: dict[str, Any] = {}
+    skip = False
+    if node_level:
+        names = [policy_and_placement(text)[0] for text in parse_names("policies", options.policies)]
+        freedom, skip = shared_freedom(map(resolve_policy, names))
     policies = make_policy_configs(
         options.policies,
-        options.backfill or default_backfill(node_level),
+        options.backfill or default_backfill(node_level, skip),
         controls,
         placements,
         clairvoyant=options.clairvoyant,
@@ -244,4 +254,4 @@ def plan_from_options(
     windows = parse_window_options(
         options.windows, options.window, options.warmup, options.split, options.seed, policies
     )
-    return ComparisonPlan(scenarios, policies, windows, options.metric or default_metric(node_level))
+    return ComparisonPlan(scenarios, policies, windows, options.metric or default_metric(node_level), freedom)

@@ -33,6 +33,7 @@ from kilowait.evaluation.comparison.conclusions import (
     starvation_sentences,
     trade_off_sentence,
 )
+from kilowait.experiments.comparison.freedom import difference_sentence, freedom_of_run
 from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
 from kilowait.experiments.power import PowerContext
 from kilowait.experiments.power_controls import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps
@@ -51,6 +52,8 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     """Means with confidence intervals, pairwise significance, conclusions as sentences, and lower bounds."""
     significance = {name: comparison.significance(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = significance[metric]
+    node_level = is_node_level(comparison.cluster)
+    may = {label: freedom_of_run(comparison.logs(number, 0).run) for number, label in enumerate(comparison.labels)}
     metrics_over_windows = _over_windows(comparison)
     means = comparison.means(metric).tolist()
     rows: list[dict[str, Any]] = []
@@ -63,6 +66,7 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
                 "power_controls": config.power_controls,
                 "kind": config.kind,
                 "label": label,
+                **({"may": list(may[label])} if node_level else {}),
                 "metrics": metrics_over_windows[number],
                 "mean": means[number],
                 "intervals": {
@@ -79,7 +83,7 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
     return {
         "trace": comparison.trace,
         "nodes": comparison.nodes,
-        "node_level": is_node_level(comparison.cluster),
+        "node_level": node_level,
         "windows": len(comparison.windows),
         "cut": comparison.windows.description,
         "overlap": comparison.windows.overlap,
@@ -87,13 +91,27 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
         "metric": metric,
         "rows": rows,
         "judgement": main.to_dict(),
-        "sentences": _sentences(comparison, main),
+        "sentences": _sentences(comparison, main, may if node_level else {}),
         "starvation": starvation(comparison.longest_wait_s, comparison.fcfs_label),
         "gap_closed": comparison.gap_closed(metric),
         "lower_bounds": _bounds(comparison) if bounds else {},
+        "failed": dict(comparison.failed),
+        **({"preemption_costs": _preemption_costs(comparison)} if node_level else {}),
         "notes": [*comparison.notes, *main.notes],
         **({} if comparison.energy is None else {"energy": _energy(comparison, comparison.energy)}),
     }
+
+
+PREEMPTION_COSTS = (
+    "checkpoint_s", "checkpoint_write_s", "checkpoint_load_s", "grace_s", "min_run_before_preempt_s"
+)  # fmt: skip
+"""Settings of a run that determine what a preemption or a migration costs, seconds."""
+
+
+def _preemption_costs(comparison: Comparison) -> dict[str, float]:
+    """The cost of preemption, which is the same in all runs of a comparison."""
+    run = comparison.logs(0, 0).run
+    return {name: float(run[name]) for name in PREEMPTION_COSTS if name in run}
 
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
@@ -125,19 +143,28 @@ def _over_windows(comparison: Comparison) -> list[dict[str, float | int]]:
     return [{name: values[number] for name, values in columns.items()} for number in range(len(comparison.policies))]
 
 
-def _sentences(comparison: Comparison, main: ComparisonResult) -> list[str]:
-    """The verdict on a single agent, or else the best policy, against every other policy; and which policies starve."""
+def _sentences(comparison: Comparison, main: ComparisonResult, may: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The verdict on a single agent, or else the best policy, against every other policy; and which policies starve.
+
+    `may` is the freedom of every policy on a GPU cluster; a difference in freedom is stated with the verdict.
+    """
     agent = _agent_label(comparison)
     reference = agent or main.best
     others = [mean.policy for mean in main.ranked() if mean.policy != reference]
     kinds = {label: config.kind for config, label in zip(comparison.policies, comparison.labels, strict=True)}
     baseline = None if agent is None else next((label for label in others if kinds[label] == "rule"), None)
+
+    def freedom(other: str) -> list[str]:
+        text = difference_sentence(reference, may[reference], other, may[other]) if may else ""
+        return [text] if text else []
+
     sentences = []
     if agent is not None and baseline is not None:
         gap = comparison.gap_closed(main.metric).get(agent, math.nan)
-        sentences += agent_sentences(main.pair(agent, baseline), gap)
+        sentences += [*agent_sentences(main.pair(agent, baseline), gap), *freedom(baseline)]
         others.remove(baseline)
-    sentences += [main.pair(reference, other).sentence() for other in others]
+    for other in others:
+        sentences.append(" ".join([main.pair(reference, other).sentence(), *freedom(other)]))
     return sentences + starvation_sentences(comparison.longest_wait_s, comparison.fcfs_label)
 
 

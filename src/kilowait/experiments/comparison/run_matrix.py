@@ -30,10 +30,11 @@ from kilowait.checkpoint import StateFormat
 from kilowait.cluster import Cluster
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import Policy
-from kilowait.errors import InputError, KilowaitError
+from kilowait.errors import InputError, KilowaitError, NoProgressError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows
 from kilowait.evaluation.storage import ComparisonFolder, load_comparison
+from kilowait.experiments.comparison.freedom import with_freedom
 from kilowait.experiments.gpu_options import run_speeds, simulate_arguments
 from kilowait.experiments.policies import policy_and_placement, policy_digest, resolve_policy
 from kilowait.experiments.power import PowerContext
@@ -74,13 +75,16 @@ class ComparisonCase:
     """GPU throughputs: the setting `gpu_speeds`, which may name a file."""
     notes: tuple[str, ...] = ()
     """Notes for the user."""
+    freedom: Mapping[str, Any] = field(default_factory=dict)
+    """GPU settings that every priority policy gets because another contender has them (`freedom.shared_freedom`)."""
 
     @property
     def digest(self) -> str:
         """Digest of the content of jobs, cluster and settings."""
         jobs = self.windows.jobs
         digest = jobs_sha256(jobs)
-        settings = {**self.settings_dict, "labels": {k: list(v) for k, v in jobs.labels.items()}}
+        labels = {name: list(values) for name, values in jobs.labels.items()}
+        settings = {**self.settings_dict, "labels": labels, "freedom": dict(self.freedom)}
         digest.update(json.dumps([repr(self.cluster), settings]).encode())
         speeds_file = Path(self.gpu_speeds)
         if speeds_file.is_file():
@@ -95,8 +99,9 @@ def run_cell(
     policy: Policy,
     settings: Mapping[str, Any],
     power_context: PowerContext | None = None,
+    freedom: Mapping[str, Any] | None = None,
 ) -> ExecutionLog:
-    """Simulate one window; `settings` are those of a scenario, or arguments of `simulate`.
+    """Simulate one window; `settings` are those of a scenario, or arguments of `simulate`; `freedom` is that of a case.
 
     A clairvoyant policy gets perfect estimates, a policy with the prefix ``users:`` gets the jobs without predictions.
     The log always has the original jobs.
@@ -106,6 +111,7 @@ def run_cell(
         policy_jobs = with_requests(jobs)
     if power_context is not None or isinstance(policy, PowerAgent):
         policy = bind_agent_power(policy, power_context, config.power_controls)
+    settings = with_freedom(settings, policy, freedom or {})
     controls = None
     if power_context is not None and config.power_controls != "none" and gpu_cap_share(config.power_controls) is None:
         controls = power_context.resolve_controls(config.power_controls, policy_jobs)
@@ -141,19 +147,24 @@ def run_cells(
     cache: FolderCellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
     policies: Sequence[Policy] | None = None,
-) -> dict[Cell, ExecutionLog]:
+) -> tuple[dict[Cell, ExecutionLog], dict[int, str]]:
     """Run every policy in every window of every case; the logs do not depend on the number of processes.
 
+    A run that would not end ends the runs of its policy: the second result are the errors by number of the policy.
     `progress` is called with every finished cell, and whether it was run. With a cache, finished cells are read from it
     and written to it. `policies` are the policy objects of the configurations, for one process; None: every process
     resolves them by name.
     """
     logs: dict[Cell, ExecutionLog] = {}
+    errors: dict[int, str] = {}
 
-    def finish(cell: Cell, log: ExecutionLog, ran: bool) -> None:
-        logs[cell] = log
-        if ran and cache is not None:
-            cache.save(cell, log)
+    def finish(cell: Cell, result: ExecutionLog | NoProgressError, ran: bool) -> None:
+        if isinstance(result, NoProgressError):
+            errors.setdefault(cell[1], str(result))
+        else:
+            logs[cell] = result
+            if ran and cache is not None:
+                cache.save(cell, result)
         if progress is not None:
             progress(cell, ran)
 
@@ -167,22 +178,27 @@ def run_cells(
     if workers == 1 or len(remaining) < 2:
         resolved = _resolve_policies(configs) if policies is None else policies
         for cell in remaining:
-            finish(cell, _run(cell, cases, configs, resolved), True)
+            if cell[1] not in errors:
+                finish(cell, _run(cell, cases, configs, resolved), True)
     else:
-        for cell, log in _run_in_processes(cases, configs, remaining, workers):
-            finish(cell, log, True)
-    return logs
+        for cell, result in _run_in_processes(cases, configs, remaining, workers):
+            finish(cell, result, True)
+    return logs, errors
 
 
 def _run(
     cell: Cell, cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], policies: Sequence[Policy]
-) -> ExecutionLog:
+) -> ExecutionLog | NoProgressError:
+    """The log of a cell, or the error of a run that would not end."""
     case, config, policy = cases[cell[0]], configs[cell[1]], policies[cell[1]]
     jobs, settings = case.windows[cell[2]].jobs, dict(case.settings)
     placement = policy_and_placement(config.policy)[1]
     if placement is not None:
         settings["placement"] = placement
-    return run_cell(jobs, case.cluster, config, policy, settings, case.power_context)
+    try:
+        return run_cell(jobs, case.cluster, config, policy, settings, case.power_context, case.freedom)
+    except NoProgressError as problem:
+        return problem
 
 
 def _resolve_policies(configs: Sequence[PolicyConfig]) -> list[Policy]:
@@ -209,15 +225,18 @@ def _initialize_worker(cases: Sequence[ComparisonCase], configs: Sequence[Policy
     _worker_inputs = (cases, configs, _resolve_policies(configs))
 
 
-def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog]] | str:
-    """The logs of the cells, without the job tables, which the parent process has; or an error message."""
+def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog | NoProgressError]] | str:
+    """The results of the cells, without the job tables, which the parent process has; or an error message."""
     cases, configs, policies = _worker_inputs
     try:
-        logs = [_run(cell, cases, configs, policies) for cell in cells]
+        results = [_run(cell, cases, configs, policies) for cell in cells]
     except KilowaitError as problem:
         return str(problem)
     no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
-    return [(cell, replace(log, jobs_table=no_jobs)) for cell, log in zip(cells, logs, strict=True)]
+    return [
+        (cell, result if isinstance(result, NoProgressError) else replace(result, jobs_table=no_jobs))
+        for cell, result in zip(cells, results, strict=True)
+    ]
 
 
 @contextmanager
@@ -235,7 +254,7 @@ def _ignore_interrupts() -> Iterator[None]:
 
 def _run_in_processes(
     cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], cells: Sequence[Cell], workers: int
-) -> Iterator[tuple[Cell, ExecutionLog]]:
+) -> Iterator[tuple[Cell, ExecutionLog | NoProgressError]]:
     # Spawned, because a child forked from a process with threads may hang.
     context = multiprocessing.get_context("spawn")
     earlier_children = multiprocessing.active_children()
@@ -247,8 +266,11 @@ def _run_in_processes(
                 result = future.result()
                 if isinstance(result, str):
                     raise InputError(result)
-                for cell, log in result:
-                    yield cell, replace(log, jobs_table=cases[cell[0]].windows[cell[2]].jobs)
+                for cell, one in result:
+                    if isinstance(one, NoProgressError):
+                        yield cell, one
+                    else:
+                        yield cell, replace(one, jobs_table=cases[cell[0]].windows[cell[2]].jobs)
         except BrokenProcessPool:
             raise InputError(
                 "a process of the comparison was killed, perhaps because memory was short; use fewer processes with "

@@ -71,7 +71,7 @@ def power_metrics(
     points = {}
     for name, (policy, text) in runs.items():
         config = PolicyConfig(name, backfill, power_controls=text)
-        logs = run_cells((case,), [config], workers=1, policies=[as_policy(policy)])
+        logs, _ = run_cells((case,), [config], workers=1, policies=[as_policy(policy)])
         rows = [run_metrics(log, context.account(log, text)) for log in logs.values()]
         points[name] = {metric: np.array([row[metric] for row in rows]) for metric in METRICS}
     return points
