@@ -38,6 +38,7 @@ def test_install_command(monkeypatch, name):
 
     monkeypatch.setattr(metadata, "distribution", lambda _: Installed())
     assert install_command("learn") == expected
+    assert str(MissingExtraError("wandb", None)) == "this needs wandb, which is not installed: pip install wandb"
     assert str(MissingExtraError("torch", "learn")) == f"this needs torch, which is not installed: {expected}"
 
 

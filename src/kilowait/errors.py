@@ -92,11 +92,13 @@ class MissingExtraError(KilowaitError, ImportError):
     'this needs pandas, which is not installed'
     """
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str | None) -> None:
+        """`extra`: the extra of kilowait that holds the package; None: no extra does."""
         self.package, self.extra = package, extra
-        super().__init__(f"this needs {package}, which is not installed: {install_command(extra)}")
+        command = f"pip install {package}" if extra is None else install_command(extra)
+        super().__init__(f"this needs {package}, which is not installed: {command}")
 
-    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str | None]]:
         """Support pickling: worker processes return exceptions pickled."""
         return type(self), (self.package, self.extra)
 

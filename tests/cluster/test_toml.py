@@ -183,3 +183,51 @@ def test_mutilated_files_raise_cluster_errors(tmp_path_factory, data):
         assert Cluster.from_file(path).nodes >= 0
     except KilowaitError as problem:
         assert str(problem)
+
+
+DATED = (
+    GROUP
+    + """
+[[outage]]
+group = "n"
+nodes = 1
+start = 2009-01-05T08:00:00+01:00
+end = "2009-01-06"
+announced = 2009-01-05
+
+[[reservation]]
+name = "course"
+group = "n"
+nodes = 1
+start = 2009-01-05T00:00:10
+end_s = 50
+"""
+)
+UNIX_START_S = 1231113600.0
+"""2009-01-05, 00:00 UTC."""
+
+
+def test_dates_are_seconds_after_the_start_of_the_log(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text(DATED)
+    cluster = Cluster.from_file(path, unix_start_s=UNIX_START_S)
+    assert cluster.outages == (Outage("n", 1, 7 * 3600.0, 86400.0, 0.0),)
+    assert cluster.reservations == (Reservation("course", "n", 1, 10.0, 50.0),)
+    with pytest.raises(ClusterError, match="start is a date, but the log does not state .* give start_s"):
+        Cluster.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("start = 5", r"start is 5, which is not a date such as 2024-06-01T08:00:00Z; seconds are .*start_s"),
+        ("start = 'soon'", "start is 'soon', which is not a date"),
+        ("start = 08:00:00", "which is not a date"),
+        ("start = 2009-01-05\nstart_s = 4", "has start and start_s; give the date or the seconds, not both"),
+    ],
+)
+def test_invalid_dates(tmp_path, line, message):
+    path = tmp_path / "site.toml"
+    path.write_text(f"{GROUP}[[outage]]\ngroup = 'n'\nnodes = 1\n{line}\n")
+    with pytest.raises(ClusterError, match=message):
+        Cluster.from_file(path, unix_start_s=0.0)

@@ -102,7 +102,7 @@ import numba, numba.types as t
 from kilowait.engine.kernels.jit import compile_entry
 def twice(x):
     return 2 * x
-print(compile_entry(twice, t.int64(t.int64))(21))
+print(compile_entry(twice, t.int64(t.int64), announced=("a product", "1 s"))(21))
 """
 
 
@@ -131,7 +131,8 @@ COMPILED = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
 
 @COMPILED
 def test_the_cache_is_private(tmp_path: Path) -> None:
-    assert works(compiled_in(tmp_path / "cache", tmp_path / "p.py"))
+    first = compiled_in(tmp_path / "cache", tmp_path / "p.py")
+    assert works(first) and "compiling a product, once, for about 1 s; kept in " in first.stderr
     file = only_file(tmp_path / "cache")
     for place in (file, file.parent.parent, file.parent.parent.parent):
         assert place.stat().st_mode & 0o077 == 0, place

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kilowait as kw
-from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.errors import ClusterError, InputError, KilowaitError, UnknownNameError
 from kilowait.experiments import policies as policy_names
 from kilowait.experiments import scenario, scenario_inputs
+from kilowait.experiments.settings import Scenario
 from kilowait.files.documents import to_toml
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
 from kilowait.traces import trace_sha256
@@ -209,3 +211,20 @@ def test_load_of_gpu_clusters_is_gpu_load():
         scenario_inputs.rescale_to_load(jobs.with_columns(gpus=0 * jobs["gpus"]), mixed, 1.0)
     _, _, notes = scenario.prepare_scenario(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
     assert len(notes) == 1 and "1.5 times the work the GPUs of gpu-mixed can do" in notes[0]
+
+
+def test_dates_of_a_cluster_file_are_in_the_time_of_the_log(tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(
+        "[[group]]\nname = 'n'\nnodes = 4\n[[outage]]\ngroup = 'n'\nnodes = 4\n"
+        "start = 2009-01-05T00:00:00Z\nend = 2009-01-05T00:01:40Z\n"
+    )
+    log = tmp_path / "log.swf"
+    log.write_text("; UnixStartTime: 1231113590\n1 20 0 5 4 -1 -1 4 60 -1 1 1 1 -1 1 -1 -1 -1\n")
+    done = scenario.run_scenario(Scenario(str(log), cluster=str(site)))
+    assert (done.cluster.outages[0].start_s, done.cluster.outages[0].end_s) == (10, 110)
+    assert done.log.jobs()["start_s"].tolist() == [110]
+    log.write_text("1 20 0 5 4 -1 -1 4 60 -1 1 1 1 -1 1 -1 -1 -1\n")
+    with pytest.raises(ClusterError, match="start is a date, but the log does not state the date of its second 0"):
+        scenario.run_scenario(Scenario(str(log), cluster=str(site)))
+    assert not scenario_inputs.is_node_level(str(site), "log.swf")

@@ -79,13 +79,6 @@ def test_every_row_is_accounted_for(data_dir: Path, name: str) -> None:
     assert describe(jobs)["jobs"] == len(jobs)
 
 
-def test_every_log_is_listed(data_dir: Path) -> None:
-    files = {
-        str(p.relative_to(data_dir)) for folder in ("swf", "alcf", "slurm") for p in (data_dir / folder).rglob("*.gz")
-    }
-    assert files <= set(ROWS)
-
-
 def test_alea_queues_and_dependencies(data_dir: Path) -> None:
     jobs, _ = load(data_dir, "swf/metacentrum-wagap-2013.alea.swf.gz")
     assert "q_1d" in jobs.labels["queue"]

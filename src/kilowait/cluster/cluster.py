@@ -245,11 +245,15 @@ class Cluster:
             raise UnknownNameError("cluster preset", name, PRESETS) from None
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> Cluster:
-        """Read a cluster from a TOML file; the format is in docs/formats.md."""
+    def from_file(cls, path: str | PathLike[str], *, unix_start_s: float | None = None) -> Cluster:
+        """Read a cluster from a TOML file; the format is in docs/formats.md.
+
+        `unix_start_s` is the Unix time of second 0 of the log (``jobs.meta["unix_start_s"]``), which is needed if
+        outages or reservations have dates.
+        """
         from kilowait.cluster.toml import read_cluster
 
-        return read_cluster(path)
+        return read_cluster(path, unix_start_s)
 
 
 def _machine_of(meta: Mapping[str, Any]) -> Cluster | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from datetime import UTC, date, datetime, time
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +17,11 @@ T = TypeVar("T", NodeGroup, Outage, Reservation)
 _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-def read_cluster(path: str | PathLike[str]) -> Cluster:
+def read_cluster(path: str | PathLike[str], unix_start_s: float | None = None) -> Cluster:
     """Read a cluster file; an unknown key, a missing key or a wrong type is an error that names it.
 
-    Of the scenario.toml of a run folder the table ``[cluster]`` is read.
+    Of the scenario.toml of a run folder the table ``[cluster]`` is read. `unix_start_s` is the Unix time of second 0 of
+    the log, for dates of outages and reservations.
     """
     path = Path(path)
     try:
@@ -41,10 +43,13 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
     return Cluster(
         groups=groups,
         queues=_queues(_rows(content, "queue", path), path),
-        outages=tuple(_dataclass_from(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
+        outages=tuple(
+            _dataclass_from(Outage, _in_log_time(row, where, unix_start_s), where)
+            for where, row in _described_rows(content, "outage", path)
+        ),
         reservations=tuple(
-            _dataclass_from(Reservation, row, f"[[reservation]] in {path}")
-            for row in _rows(content, "reservation", path)
+            _dataclass_from(Reservation, _in_log_time(row, where, unix_start_s), where)
+            for where, row in _described_rows(content, "reservation", path)
         ),
         name=name,
         node_groups=_layout(content, groups, path),
@@ -101,6 +106,50 @@ def _rows(content: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ClusterError(f"{key} in {path} must be written as [[{key}]] tables")
     return rows
+
+
+def _described_rows(content: dict[str, Any], key: str, path: Path) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"[[{key}]] in {path}", row) for row in _rows(content, key, path)]
+
+
+_DATES = ("start", "end", "announced")
+"""Keys of dates, in place of the same keys with _s for seconds of the log."""
+
+
+def _in_log_time(row: dict[str, Any], where: str, unix_start_s: float | None) -> dict[str, Any]:
+    """The table with its dates as seconds of the log."""
+    seconds = dict(row)
+    for key in _DATES:
+        if key not in row:
+            continue
+        if f"{key}_s" in row:
+            raise ClusterError(f"{where} has {key} and {key}_s; give the date or the seconds, not both")
+        unix_s = _unix_s(seconds.pop(key), f"{where}: {key}")
+        if unix_start_s is None:
+            raise ClusterError(
+                f"{where}: {key} is a date, but the log does not state the date of its second 0 (UnixStartTime); "
+                f"give {key}_s, in seconds of the log"
+            )
+        seconds[f"{key}_s"] = unix_s - unix_start_s
+    return seconds
+
+
+def _unix_s(value: Any, what: str) -> float:
+    """Unix seconds of a date; UTC if it has no zone.
+
+    >>> _unix_s("1970-01-02", "start"), _unix_s(datetime(1970, 1, 1, 1), "start")
+    (86400.0, 3600.0)
+    """
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        if isinstance(value, datetime):
+            return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise ClusterError(f"{what} is {value!r}, which is not a date such as 2024-06-01T08:00:00Z; seconds are {what}_s")
 
 
 def _dataclass_from(kind: type[T], row: dict[str, Any], where: str) -> T:

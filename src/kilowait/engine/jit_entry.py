@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -14,7 +13,7 @@ from numba import types
 from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import JOB, PriorityPolicy
-from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
@@ -64,10 +63,8 @@ def compiled_kernel(name: str, power: bool = False) -> Callable[..., Any]:
         table["sleep"] = ("sleep_step", types.int64(state, job, job))
     attribute, signature = table[name]
     function = getattr(import_module(f"kilowait.engine.kernels.{'power_' if power else ''}event_loop"), attribute)
-    if name.startswith("run") and not is_compiled(function):
-        kind, time = ("the simulator with power controls", "20 s") if power else ("the simulator", "10 s")
-        logging.getLogger("kilowait").warning("compiling %s, once, for about %s%s", kind, time, cache_location_text())
-    return compile_entry(function, signature)
+    announced = ("the simulator with power controls", "20 s") if power else ("the simulator", "10 s")
+    return compile_entry(function, signature, announced=announced if name.startswith("run") else None)
 
 
 def _state_type(power: bool) -> Any:

@@ -42,7 +42,17 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
 
-KERNELS = KernelSet("batch", reset, advance_to_decision, apply_action, write_observation, reset_reward, compute_reward)
+KERNELS = KernelSet(
+    "batch",
+    "the training environment",
+    "15 s",
+    reset,
+    advance_to_decision,
+    apply_action,
+    write_observation,
+    reset_reward,
+    compute_reward,
+)
 
 
 def external_policy() -> PriorityPolicy:

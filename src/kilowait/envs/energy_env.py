@@ -47,6 +47,8 @@ ENERGY_WEIGHTS = {"turnaround": 1.0, "energy": 1.0}
 
 KERNELS = KernelSet(
     "power",
+    "the training environment with power controls",
+    "1 to 3 min",
     reset_with_power,
     advance_to_decision,
     apply_action,

@@ -46,7 +46,15 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
 KERNELS = KernelSet(
-    "gpu", reset, advance_to_decision, apply_action, write_observation, reset_reward, compute_gpu_reward
+    "gpu",
+    "the training environment of GPU clusters",
+    "25 s",
+    reset,
+    advance_to_decision,
+    apply_action,
+    write_observation,
+    reset_reward,
+    compute_gpu_reward,
 )
 
 _TABLE_PLACEMENTS = ("fgd", "capacity")

@@ -197,7 +197,8 @@ def _run(s: Any, a: Any, score: Any, parameters: Any) -> None:
 
 @cache
 def _compiled(state: Any, work_arrays: Any) -> Callable[..., Any]:
-    return compile_entry(_run, types.void(state, work_arrays, SCORE_FUNCTION_TYPE, PARAMETERS_TYPE), "envs")
+    signature = types.void(state, work_arrays, SCORE_FUNCTION_TYPE, PARAMETERS_TYPE)
+    return compile_entry(_run, signature, "envs", announced=("look-ahead", "30 s"))
 
 
 def run_for(state: State, work_arrays: LookaheadState) -> Callable[..., Any]:

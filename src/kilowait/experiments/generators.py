@@ -174,7 +174,7 @@ def sample_file(
     conditions, what_if = settings.conditions, settings.what_if
     generator = load_generator(settings.folder, allow_pickle_with=settings.allow_pickle_with)
     file_format = written_format(out, format)
-    requested_cluster = None if settings.cluster.strip().lower() == "auto" else named_cluster(settings.cluster)
+    requested_cluster = None if settings.cluster.strip().lower() == "auto" else named_cluster(settings.cluster, 0.0)
     size = generator.schema.machine if what_if.nodes is None else what_if.nodes
     sample = WrittenSample(requested_cluster or Cluster.from_nodes(size))
     tables = sample.count_while_writing(

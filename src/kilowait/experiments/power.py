@@ -343,7 +343,7 @@ def describe_power_model(
     model: str, cluster: str | None, cooling: str | None, temperature_c: float, wet_bulb_c: float
 ) -> dict[str, Any]:
     """The `energy.power.power_breakdown` of a power model (name or file), with the node counts of a cluster."""
-    no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
+    no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[], meta={"unix_start_s": 0})
     resolved = None if cluster is None else resolve_cluster(cluster, no_jobs)[0]
     power_model = _model(model, Cluster.from_nodes(1) if resolved is None else resolved)
     if resolved is not None:

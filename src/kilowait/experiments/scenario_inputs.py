@@ -208,7 +208,7 @@ def resolve_cluster(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
     """
     if text.strip().lower() == "auto":
         return _cluster_of_jobs(jobs)
-    return named_cluster(text), None
+    return named_cluster(text, jobs.meta.get("unix_start_s")), None
 
 
 def is_node_level(text: str, trace: str) -> bool:
@@ -223,7 +223,7 @@ def is_node_level(text: str, trace: str) -> bool:
     """
     if text.strip().lower() == "auto":
         return _is_synthetic(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
-    return named_cluster(text).node_level
+    return named_cluster(text, 0.0).node_level
 
 
 def all_node_level(cluster: str, traces: Sequence[str]) -> bool:
@@ -242,8 +242,8 @@ def all_node_level(cluster: str, traces: Sequence[str]) -> bool:
     return all(node_level)
 
 
-def named_cluster(text: str) -> Cluster:
-    """The cluster of a text other than ``auto``."""
+def named_cluster(text: str, unix_start_s: float | None = None) -> Cluster:
+    """The cluster of a text other than ``auto``; `unix_start_s` is the Unix time of second 0 of the log."""
     text = text.strip()
     count = text[6:] if text.lower().startswith("nodes:") else text
     if count != text or count.lstrip("-").replace(",", "").replace("_", "").isdecimal():
@@ -254,7 +254,7 @@ def named_cluster(text: str) -> Cluster:
     if NODE_LIST.search(text.lower()):
         return read_nodes(text)
     if text.endswith(".toml") or "/" in text or Path(text).exists():
-        return Cluster.from_file(text)
+        return Cluster.from_file(text, unix_start_s=unix_start_s)
     raise UnknownNameError("cluster (a preset, nodes:N, a TOML file or a list of nodes in CSV)", text, PRESETS)
 
 

@@ -1,12 +1,13 @@
 """Training of networks on a log, resumable after a crash."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.errors import InputError, UnknownNameError
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 from kilowait.experiments.training.network import TrainingLogger, train_network
 from kilowait.experiments.training.resume_checks import training_folder
 from kilowait.experiments.training.rl_settings import RLTraining
@@ -94,3 +95,9 @@ def test_multiplier_rises_while_constraint_is_violated(tmp_path):
     assert multipliers[0] < multipliers[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
     with pytest.raises(InputError, match="only ppo supports"):
         replace(QUICK, algo="sac", hyperparameters={}, constraint={"sla": 0.1})
+
+
+def test_missing_weights_and_biases_is_named_without_an_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingExtraError, match="this needs wandb, which is not installed: pip install wandb$"):
+        TrainingLogger(tmp_path, wandb="project")

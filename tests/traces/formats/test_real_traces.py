@@ -32,8 +32,6 @@ ROWS = {
     "gpu/philly/sia_philly.csv.gz": (82_247, "philly"),
 }
 """Rows by MANIFEST.md, and the format."""
-NO_LOGS = {"cluster_summary", "helios_cluster_summary", "acme_empirical_cdfs", "node_info_df"}
-NO_LOGS |= {"openb_node_list_all_node", "openb_node_list_gpu_node", "gavel_throughputs"}
 
 
 def load(data_dir: Path, name: str) -> tuple[JobTable, CleaningReport]:
@@ -50,16 +48,6 @@ def test_every_row_is_accounted_for(data_dir: Path, name: str) -> None:
     assert jobs.meta["format"] == format
     assert jobs.order is None
     assert describe(jobs)["jobs"] == len(jobs)
-
-
-def test_every_trace_is_listed(data_dir: Path) -> None:
-    files = {
-        str(path.relative_to(data_dir))
-        for folder in ("gpu", "google2011")
-        for path in (data_dir / folder).rglob("*.gz")
-        if path.name.split(".")[0] not in NO_LOGS
-    }
-    assert files <= set(ROWS)
 
 
 def test_openb_pods(data_dir: Path) -> None:

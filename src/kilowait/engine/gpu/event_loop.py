@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -42,7 +41,7 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import cache_location_text, compile_entry, is_compiled, kernel, noinline
+from kilowait.engine.kernels.jit import compile_entry, kernel, noinline
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -283,11 +282,7 @@ def compiled_gpu_kernel(name: str) -> Callable[..., Any]:
         "migrate": (migrate_now, types.boolean(state, job, job)),
     }
     function, signature = table[name]
-    if name == "run" and not is_compiled(function):
-        logging.getLogger("kilowait").warning(
-            "compiling the GPU simulator, once, for about 15 s%s", cache_location_text()
-        )
-    return compile_entry(function, signature)
+    return compile_entry(function, signature, announced=("the GPU simulator", "15 s") if name == "run" else None)
 
 
 def _state_type() -> Any:

@@ -13,6 +13,7 @@ and versions.
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -60,18 +61,19 @@ def cache_folder(package: str = "engine") -> Path | None:
     return usable_folder(digest.hexdigest()[:16])
 
 
-def is_compiled(function: Any) -> bool:
-    """Whether an entry function can be used without compiling it first: the cache of the engine holds it."""
+def is_compiled(function: Any, package: str = "engine") -> bool:
+    """Whether an entry function can be used without compiling it first: the cache of the package holds it."""
     source = Path(function.__code__.co_filename)
-    kernels = cache_folder()
+    kernels = cache_folder(package)
     pattern = f"{source.parent.name}_*/{source.stem}.{function.__qualname__}-*.nbc"
     return bool(numba.config.DISABLE_JIT) or (kernels is not None and any(kernels.glob(pattern)))
 
 
-def cache_location_text() -> str:
-    """Where compiled kernels are kept, as the end of a message; empty without a cache."""
-    folder = cache_folder()
-    return "" if folder is None else f"; kept in {folder}"
+def _announce(what: str, time: str, package: str = "engine") -> None:
+    """Log what is about to be compiled, for how long, and where it is kept: nothing else is printed meanwhile."""
+    folder = cache_folder(package)
+    where = "" if folder is None else f"; kept in {folder}"
+    logging.getLogger("kilowait").warning("compiling %s, once, for about %s%s", what, time, where)
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
@@ -186,12 +188,22 @@ def replace_calls(function: F, **replacements: Any) -> F:
     return copy  # type: ignore[return-value]
 
 
-def compile_entry(function: F, signature: Any, package: str = "engine", *, allocates: bool = False) -> F:
+def compile_entry(
+    function: F,
+    signature: Any,
+    package: str = "engine",
+    *,
+    allocates: bool = False,
+    announced: tuple[str, str] | None = None,
+) -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature.
 
-    `allocates` says whether it makes arrays, for which it must count references.
+    `allocates` says whether it makes arrays, for which it must count references. If the kernel is not in the cache,
+    `announced` is logged before: what is compiled, and for how long.
     """
     function = getattr(function, "py_func", function)
+    if announced is not None and not is_compiled(function, package):
+        _announce(*announced, package)
     compiled: Any = numba.njit(nogil=True, error_model="numpy", _nrt=allocates, pipeline_class=_EntryCompiler)(function)
     if numba.config.DISABLE_JIT:
         return compiled

@@ -101,7 +101,7 @@ def _run_many(t: Any, a: Any, source: Any, weights: Any, lo: int, hi: int) -> No
 @cache
 def _compiled(state: Any, buffers: Any, source: Any, weights: Any) -> Callable[..., Any]:
     signature = types.void(state, buffers, source, weights, types.int64, types.int64)
-    return compile_entry(_run_many, signature, "envs", allocates=True)
+    return compile_entry(_run_many, signature, "envs", allocates=True, announced=("the simulator of networks", "1 min"))
 
 
 def inference_kernel(state: Any, buffers: Any, source: Any, weights: NetworkWeights) -> Callable[..., Any]:

@@ -283,7 +283,8 @@ def _run_many(t: Any, a: Any, source: Any, policy: Any, lo: int, hi: int) -> Non
 @cache
 def _compiled(state: Any, buffers: Any, source: Any, policy: Any) -> Callable[..., Any]:
     signature = types.void(state, buffers, source, policy, types.int64, types.int64)
-    return compile_entry(_run_many, signature, "envs", allocates=True)
+    announced = ("the simulator of agents with power controls", "1 min")
+    return compile_entry(_run_many, signature, "envs", allocates=True, announced=announced)
 
 
 def power_policy_kernel(state: Any, buffers: Any, source: Any, policy: PowerPolicyWeights) -> Callable[..., Any]:

@@ -27,6 +27,10 @@ class KernelSet:
     """Kernels of one environment. All take the state of a copy, the buffers, the log arrays and the copy's number."""
 
     name: str
+    title: str
+    """What the environment is, for the message before it is compiled."""
+    compile_time: str
+    """About how long this takes on one core, for the message."""
     reset: Callable[..., None]
     """Begin the next episode: copy its window of the log, and empty the machine."""
     advance_to_decision: Callable[..., int]
@@ -127,7 +131,7 @@ def _compiled(kernels: KernelSet, states: Any, buffers: Any, log_arrays: Any) ->
     step = FunctionType(_step_many.__code__, names, f"step_{kernels.name}")
     step.__qualname__ = step.__name__
     signature = types.void(states, buffers, log_arrays, types.int64[::1], types.int64, types.int64)
-    compiled: Any = compile_entry(step, signature, "envs")
+    compiled: Any = compile_entry(step, signature, "envs", announced=(kernels.title, kernels.compile_time))
     if numba.config.DISABLE_JIT:
         return compiled
     # Bypass the dispatcher: its type checks of every array take as long as the step itself.

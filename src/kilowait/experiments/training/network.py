@@ -194,7 +194,7 @@ class TrainingLogger:
             try:
                 self._wandb = import_module("wandb").init(project=wandb, config=dict(config or {}))
             except ImportError:
-                raise MissingExtraError("wandb", "learn") from None
+                raise MissingExtraError("wandb", None) from None
 
     def __call__(self, update: Any) -> None:
         """Log the metrics of one update."""
