@@ -111,4 +111,6 @@ def combine_windows(metric: str, values: npt.ArrayLike | Sequence[float]) -> flo
         return math.nan
     definition = METRIC_DEFINITIONS.get(metric)
     how = "mean" if definition is None else definition.over_windows
-    return float({"mean": np.mean, "max": np.max, "sum": np.sum}[how](known))
+    if how == "max":
+        return float(known.max())
+    return float(known.sum() if how == "sum" else known.mean())
