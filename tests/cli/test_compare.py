@@ -15,7 +15,7 @@ def test_table_is_sorted_and_marks_the_best(kilowait):
     result = kilowait(*ARGS, "--policies", "wfp3,fcfs,random:seed=4", "--backfill", "easy,none")
     assert result.status == 0
     lines = result.out.splitlines()
-    table = lines[5:11]
+    table = lines[6:12]
     assert {tuple(line.split()[:2]) for line in table} == {
         (policy, backfill) for policy in ("wfp3", "fcfs", "random:seed=4") for backfill in ("easy", "none")
     }

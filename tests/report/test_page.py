@@ -21,6 +21,7 @@ from kilowait.evaluation.storage import save_comparison, save_folder, save_run
 from kilowait.report import RunSource, TrainingData, page, write_report
 from kilowait.report.data.comparison import ComparisonData
 from kilowait.report.data.summary import comparison_table, key_numbers
+from kilowait.report.folders import load_runs
 from kilowait.report.markup import render_part
 from tests.report.conftest import NASTY, NODES, comparison_of, jobs_of
 
@@ -330,3 +331,11 @@ def test_package_needs_no_numba():
     """Reports are written without importing the simulator."""
     code = "import sys, kilowait.report; sys.exit('numba' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_intervals_have_the_seed_of_the_comparison(windowed_comparison, tmp_path):
+    seeds = {"seeds": {"comparison": 5}}
+    folder = save_comparison(tmp_path / "c", [windowed_comparison], scenario={}, results={}, manifest=seeds)
+    assert [each.seed for each in load_runs([folder], lambda _: None).comparisons] == [5]
+    unknown = save_comparison(tmp_path / "d", [windowed_comparison], scenario={}, results={})
+    assert [each.seed for each in load_runs([unknown], lambda _: None).comparisons] == [0]

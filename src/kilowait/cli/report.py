@@ -40,7 +40,10 @@ def report(
     ] = None,
     figures: Annotated[Path | None, Option("DIR", "Also write every figure as SVG and PNG, for papers.")] = None,
     title: Annotated[str | None, Option("TEXT", "Title of the page.")] = None,
-    seed: Annotated[int, Option("N", "Random seed of the bootstrap intervals.")] = 0,
+    seed: Annotated[
+        int | None,
+        Option("N", "Random seed of the bootstrap intervals; by default that of each comparison.", show_default=False),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page from one or more result folders.
 

@@ -111,6 +111,6 @@ def combine_windows(metric: str, values: npt.ArrayLike | Sequence[float]) -> flo
         return math.nan
     definition = METRIC_DEFINITIONS.get(metric)
     how = "mean" if definition is None else definition.over_windows
-    if how == "mean":
-        return float(known.mean())
-    return float(known.max() if how == "max" else known.sum())
+    if how == "max":
+        return float(known.max())
+    return float(known.sum() if how == "sum" else known.mean())

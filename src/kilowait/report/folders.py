@@ -30,8 +30,16 @@ from kilowait.report.data.training import TrainingData
 from kilowait.report.fields import AGENT_SCENARIO, check_agent_results, check_prediction_results, check_score_results
 from kilowait.report.format import Cell, ReportTable
 
-BoundedComparison = tuple[Comparison, Mapping[str, float]]
-"""A comparison and the lower bound of each metric."""
+
+@dataclass(frozen=True)
+class LoadedComparison:
+    """A comparison with what its folder says about it."""
+
+    comparison: Comparison
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """The lower bound of each metric."""
+    seed: int = 0
+    """The seed of the confidence intervals that the command printed."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def _scalar(value: Any) -> str:
 class LoadedRuns:
     """The contents of the folders by kind, each in input order."""
 
-    comparisons: list[BoundedComparison] = field(default_factory=list)
+    comparisons: list[LoadedComparison] = field(default_factory=list)
     """All single runs together form the first comparison."""
     training: list[TrainingData] = field(default_factory=list)
     predictions: list[PredictionReportData] = field(default_factory=list)
@@ -100,7 +108,9 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
         if isinstance(content, RunFolder):
             runs.append(content)
         elif isinstance(content, ComparisonFolder):
-            loaded.comparisons.extend(zip(content.comparisons, _bounds(content), strict=True))
+            seed = _seed(content)
+            pairs = zip(content.comparisons, _bounds(content), strict=True)
+            loaded.comparisons.extend(LoadedComparison(comparison, bounds, seed) for comparison, bounds in pairs)
         elif isinstance(content, PredictionFolder):
             check_prediction_results(content.results, content.path / "results.json")
             loaded.predictions.append(PredictionReportData(content.path.name, content.results["predictions"]))
@@ -112,7 +122,7 @@ def load_runs(folders: Sequence[str | PathLike[str]], report_progress: Callable[
             check_fields(content.scenario, AGENT_SCENARIO, content.path / "scenario.toml")
             loaded.training.append(_training_data(content))
     if runs:
-        loaded.comparisons.insert(0, (comparison_of_runs(runs), {}))
+        loaded.comparisons.insert(0, LoadedComparison(comparison_of_runs(runs)))
     return loaded
 
 
@@ -132,6 +142,13 @@ def _bounds(folder: ComparisonFolder) -> list[Mapping[str, float]]:
         {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
         for trace in traces
     ]
+
+
+def _seed(folder: ComparisonFolder) -> int:
+    """The seed of the comparison, so that the page has the intervals that the command printed; 0 if it is unknown."""
+    seeds = folder.manifest.get("seeds")
+    seed = seeds.get("comparison") if isinstance(seeds, Mapping) else None
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else 0
 
 
 def _training_data(folder: AgentFolder) -> TrainingData:

@@ -80,7 +80,7 @@ def write_report(
     figures: str | PathLike[str] | None = None,
     title: str | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Path:
     """Write the report of run folders and comparisons; with `figures`, also write every figure as SVG and PNG.
 
@@ -95,7 +95,7 @@ def write_report(
         figures: the folder to write the figures to.
         title: the title of the page.
         progress: called with a message at every step.
-        seed: the seed of the bootstrap confidence intervals.
+        seed: the seed of the bootstrap confidence intervals; None: that of each comparison's folder, otherwise 0.
 
     Returns:
         The path of the page.
@@ -113,8 +113,10 @@ def write_report(
     given = [source] if isinstance(source, str | PathLike | Comparison) else list(source)
     folders = [item for item in given if not isinstance(item, Comparison)]
     loaded = load_runs(folders, report_progress) if folders else LoadedRuns()
-    comparisons = [ComparisonData(item, seed) for item in given if isinstance(item, Comparison)]
-    comparisons += [ComparisonData(comparison, seed, bounds) for comparison, bounds in loaded.comparisons]
+    comparisons = [ComparisonData(item, seed or 0) for item in given if isinstance(item, Comparison)]
+    comparisons += [
+        ComparisonData(each.comparison, each.seed if seed is None else seed, each.bounds) for each in loaded.comparisons
+    ]
     figures_by_name: Figures = {}
     text = _page(comparisons, loaded, title, report_progress, figures_by_name)
     if figures is not None:

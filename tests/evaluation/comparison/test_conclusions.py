@@ -30,7 +30,7 @@ def test_starvation_is_above_five_times_the_longest_wait_of_fcfs():
     assert starvation({"fcfs": 0.0, "saf": 1.0, "sjf": 0.0}, "fcfs") == {"saf": math.inf}
     days = {"fcfs": 43 * 86400.0, "saf": 515 * 86400.0}
     assert starvation_sentences(days, "fcfs") == [
-        "saf starves jobs: its longest wait, 515 d 0 h, is 12 times that of fcfs (43 d 0 h)."
+        "Risk of starvation under saf: its longest wait, 515 d 0 h, is 12 times that of fcfs (43 d 0 h)."
     ]
 
 

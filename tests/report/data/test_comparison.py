@@ -81,7 +81,9 @@ def test_summary_names_drawbacks_of_the_best_policy():
         "the longest wait increases from 24 h 0 min to 10 d 0 h and the number of starved jobs increases from 24 to 120"
     )
     assert f"Drawback: with saf instead of fcfs, {costs}." in sentences
-    assert sentences[-1] == ("saf starves jobs: its longest wait, 10 d 0 h, is 10 times that of fcfs (24 h 0 min).")
+    assert sentences[-1] == (
+        "Risk of starvation under saf: its longest wait, 10 d 0 h, is 10 times that of fcfs (24 h 0 min)."
+    )
     without_drawback = summary(data_of([[3 * v for v in BASELINE], BASELINE], mean_wait_s=(7200.0, 3600.0)))
     assert "Neither the longest waits nor the number of starved jobs increase." in without_drawback
 

@@ -261,7 +261,7 @@ _COLUMNS: dict[str, tuple[str, Formatter]] = {
     "mean_jct_s": ("mean\nJCT", console.span),
     "p95_jct_s": ("95 % JCT\nbelow", console.span),
     "mean_queueing_s": ("mean\nqueueing", console.span),
-    "gpu_utilization": ("GPU\nutilization", console.percent),
+    "gpu_utilization": ("GPU utilization\nwhile jobs arrive", console.percent),
     "flops_utilization": ("in\nFLOPS", console.percent),
     "mean_fragmentation": ("fragmen-\ntation", console.percent),
     "preemptions": ("preemp-\ntions", console.number),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kilowait.evaluation.comparison.result import Comparison
 
 STARVATION_RATIO = 5.0
-"""A policy starves jobs if its longest wait exceeds that of FCFS by more than this factor."""
+"""A policy has a risk of starvation if its longest wait is more than this factor times that of FCFS."""
 MIN_WINDOWS = 20
 """With fewer windows than this a result carries a note."""
 _EQUAL_WAIT_RATIO = 1.001
@@ -27,7 +27,7 @@ _SMALLEST_SAVING = 0.001
 
 
 def starvation(longest_wait_s: Mapping[str, float], fcfs: str | None) -> dict[str, float]:
-    """The policies that starve jobs: the ratio of their longest wait to that of FCFS, if it is above 5, by label.
+    """The policies with a risk of starvation, by label: the ratio of their longest wait to that of FCFS, if above 5.
 
     `longest_wait_s` is the longest wait over all windows by label, `fcfs` the label of FCFS; None: it was not run, so
     that no policy can be marked.
@@ -46,13 +46,13 @@ def starvation(longest_wait_s: Mapping[str, float], fcfs: str | None) -> dict[st
 
 
 def starvation_sentences(longest_wait_s: Mapping[str, float], fcfs: str | None) -> list[str]:
-    """One sentence for each policy that starves jobs.
+    """One sentence for each policy with a risk of starvation.
 
     >>> starvation_sentences({"fcfs": 3600.0, "saf": 36000.0}, "fcfs")
-    ['saf starves jobs: its longest wait, 10 h 0 min, is 10 times that of fcfs (1 h 0 min).']
+    ['Risk of starvation under saf: its longest wait, 10 h 0 min, is 10 times that of fcfs (1 h 0 min).']
     """
     return [
-        f"{label} starves jobs: its longest wait, {format_duration(longest_wait_s[label])}, is "
+        f"Risk of starvation under {label}: its longest wait, {format_duration(longest_wait_s[label])}, is "
         f"{starvation_ratio_text(ratio)} that of {fcfs} ({format_duration(longest_wait_s[str(fcfs)])})."
         for label, ratio in starvation(longest_wait_s, fcfs).items()
     ]

@@ -45,9 +45,8 @@ def summary(data: ComparisonData) -> list[str]:
     comparison = data.comparison
     sentences = [_scope(data)]
     if len(data.real) > 1 and data.significance is not None:
-        agents = _agents(data, data.significance)
-        sentences += [sentence for sentence in _winner(data, data.significance) if sentence not in agents]
-        sentences += agents
+        sentences += _winner(data, data.significance)
+        sentences += _agents(data, data.significance)
         sentences += _tradeoffs(data)
         sentences += starvation_sentences(data.comparison.longest_wait_s, data.comparison.fcfs_label)
     elif len(comparison.policies) == 1:
@@ -117,8 +116,11 @@ def _winner(data: ComparisonData, significance: ComparisonResult) -> list[str]:
     others = [second]
     if data.fcfs is not None and labels[data.fcfs] not in (best, second):
         others.append(labels[data.fcfs])
-    pairs = [significance.pair(best, other) for other in others]
-    return sentences + [pair.sentence() for pair in pairs]
+    baselines = [labels[policy] for policy in data.of_kind("rule")[:1]]
+    in_verdicts = [{labels[agent], baseline} for agent in data.of_kind("agent") for baseline in baselines]
+    return sentences + [
+        significance.pair(best, other).sentence() for other in others if {best, other} not in in_verdicts
+    ]
 
 
 def _agents(data: ComparisonData, significance: ComparisonResult) -> list[str]:
@@ -293,7 +295,7 @@ def verdict_cell(pair: PairwiseResult | None, *more: str) -> Cell:
 
 
 def _wait_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportColumn]:
-    """The tail of the waits; the longest wait of a policy that starves jobs is marked."""
+    """The tail of the waits; the longest wait of a policy with a risk of starvation is marked."""
     comparison = data.comparison
     starving = starvation(comparison.longest_wait_s, comparison.fcfs_label)
     p99, longest = (_metric_column(data, order, metric, format_duration) for metric in ("p99_wait_s", "max_wait_s"))
@@ -305,7 +307,7 @@ def _wait_columns(data: ComparisonData, order: tuple[int, ...]) -> list[ReportCo
 
 
 def starving_cell(longest_wait_s: float, ratio: float, fcfs: str) -> Cell:
-    """A longest wait that is marked: the policy starves jobs. `ratio` is that to FCFS, which has the label `fcfs`."""
+    """A longest wait that is marked for its risk of starvation. `ratio` is that to FCFS, which has the label `fcfs`."""
     text = f"{starvation_ratio_text(ratio)} that of {fcfs}"
     return Cell(format_duration(longest_wait_s), small=(text,), kind="starves")
 

@@ -233,7 +233,7 @@ def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
 
 
 def _marked(longest: ReportColumn, evaluation: AgentEvaluationData) -> ReportColumn:
-    """The column of longest waits with those of policies that starve jobs marked."""
+    """The column of longest waits with those of policies with a risk of starvation marked."""
     starving = starvation(evaluation.longest_wait_s, evaluation.fcfs_label)
     waits = evaluation.longest_wait_s.items()
     cells = [
