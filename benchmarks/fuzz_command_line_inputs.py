@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[float, str]] = {
     "telemetry gpu": (1, "--out new.csv --duration 0.2s"),
     "telemetry cpu": (1, "--out new.csv --duration 0.2s --powercap-root folder"),
     "telemetry carbon": (1, "gb --out new.json --timeout 1s --cache folder"),
+    "telemetry mock-carbon": (1, "--duration 0.2s"),
     "telemetry label": (6, "samples.csv --job-log log.csv --out new.parquet --log-start 2022-01-01"),
     "synth fit": (2, "log.csv --model bootstrap --out new"),
     "synth sample": (2, "generator --out new.csv --jobs 20"),
@@ -52,7 +53,7 @@ COMMANDS: dict[str, tuple[float, str]] = {
 }
 """Command to its share of the cases and its valid arguments."""
 
-WAITING = ("telemetry gpu", "telemetry cpu", "telemetry carbon")
+WAITING = ("telemetry gpu", "telemetry cpu", "telemetry carbon", "telemetry mock-carbon")
 """Commands that wait by design."""
 
 _POWERED = "simulate lublin:20:8 --power taurus --log-start 2022-01-01 --repeat-signals"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from kilowait.experiments.power import make_power_context
 from kilowait.experiments.settings import PowerSettings
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
+from kilowait.telemetry.mock_carbon import daily_curve, serve_mock_carbon
 from kilowait.traces import read_trace
 from tests.telemetry.api_servers import NOW, ApiServer, time_text
 from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
@@ -172,6 +174,31 @@ def test_carbon_tokens(kilowait, web, tmp_path, monkeypatch):
     (tmp_path / "token").write_text("of-the-file\n")
     assert kilowait(*args, "--out", out, "--latest", "--token-file", tmp_path / "token").status == 0
     assert web.tokens == ["s3cret", "of-the-file"]
+
+
+def test_mock_carbon_serves_a_file_until_its_duration_ends(kilowait, tmp_path):
+    result = kilowait("telemetry", "mock-carbon", "--duration", "0.1s")
+    assert result.status == 0
+    assert re.search(r"mock services at http://127\.0\.0\.1:\d+: gb, electricity-maps, watttime", result.out)
+    missing = kilowait("telemetry", "mock-carbon", "--carbon", tmp_path / "no.csv", "--duration", "0.1s")
+    assert missing.status == 2 and "no.csv" in missing.err
+    assert kilowait("telemetry", "mock-carbon", "--port", 70_000).status == 2
+
+
+def test_watttime_is_downloaded_from_the_mock(kilowait, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    out, login = tmp_path / "moer.json", tmp_path / "login"
+    login.write_text("ann\nsecret\n")
+    with serve_mock_carbon(daily_curve, lambda: NOW) as url:
+        args = ("telemetry", "carbon", "watttime", "--base-url", url, "--out", out, "--cache", tmp_path / "cache")
+        span = ("--since", "2026-01-01", "--until", "2026-01-03")
+        result = kilowait(*args, *span, "--zone", "CAISO_NORTH", "--token-file", login, "--json")
+        assert result.status == 0 and result.json()["values"] == 576
+        assert "WattTime needs a region of the grid" in kilowait(*args, *span, "--token-file", login).err
+        monkeypatch.delenv("WATTTIME_USER", raising=False)
+        assert "WATTTIME_USER" in kilowait(*args, *span, "--zone", "CAISO_NORTH").err
+    written = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file() and path != login)
+    assert "secret" not in written
 
 
 def test_carbon_is_fetched_repeatedly(kilowait, web, tmp_path):

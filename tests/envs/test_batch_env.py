@@ -83,6 +83,7 @@ def test_return_equals_episode_metric(term, backfill_order):
         "wait": wait.mean() / 3600,
         "sla": (wait > 900).mean(),
         "fairness": np.mean([slowdown[users == user].mean() for user in np.unique(users)]) - 1,
+        "backlog": np.mean(wait * window["nodes"] * window["runtime_s"]) / MACHINE.nodes / 3600**2,
     }
     assert terms == pytest.approx([metrics[name] for name in TERMS])
     assert total == pytest.approx(-2.0 * metrics[term])

@@ -66,6 +66,7 @@ def test_terms_match_accounts_and_metrics_of_the_log(seed, machine, power_contro
         "energy": spent.it_kwh / count,
         "co2": spent.co2_kg / count,
         "cost": spent.cost / count,
+        "backlog": np.mean((ran["wait_s"] * window["nodes"] * window["runtime_s"])[started]) / machine.nodes / 3600**2,
     }
     assert terms.sum(axis=0) == pytest.approx([metrics[name] for name in TERMS], rel=1e-9)
     total = -sum(weights[name] * metrics[name] for name in TERMS)

@@ -161,6 +161,9 @@ def metrics_of_log(log, speeds, sla_s):
         found["lost_gpu_hours"],
         found["makespan_s"] / 3600,
         14 * found["makespan_s"] / 3600 * (1 - found["gpu_utilization"]),
+        np.mean((turnaround - records["run_s"]) * jobs["gpus"] * jobs.column("gpu_milli") / 1000 * jobs["runtime_s"])
+        / 14
+        / 3600**2,
     ]
 
 
@@ -199,7 +202,7 @@ def test_truncated_episode_counts_costs_so_far():
     held = job_state["attained_s"] + np.where(holds, now - job_state["start_s"], 0.0)
     assert holds.any() and ended_copies.any() and (job_state["status"] == 0).any()
     assert terms[:2] == pytest.approx([age.mean() / 3600, (age - held).mean() / 3600])
-    assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.jobs["gpu_share"]) / 3600])
+    assert terms[6:8] == pytest.approx([700 / 3600, (14 * 700 - held @ state.jobs["gpu_share"]) / 3600])
     _, first_observation, infos, same_terms = truncated_episode(AutoresetMode.SAME_STEP)
     last = infos["final_obs"]
     assert all(np.array_equal(last[name], observation[name]) for name in observation)

@@ -56,7 +56,7 @@ class ApiServer:
         parts = urlsplit(path)
         segments = parts.path.strip("/").split("/")
         return json.dumps(
-            self.maps(segments, parse_qs(parts.query)) if segments[0] == "v3" else self.gb(segments)
+            self.maps(segments, parse_qs(parts.query)) if segments[0] == "v4" else self.gb(segments)
         ).encode()
 
     def gb(self, segments: list[str]) -> Any:
@@ -80,6 +80,7 @@ class ApiServer:
         def row(at: float) -> dict[str, Any]:
             stamp = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.000Z}"
             kind = query["emissionFactorType"][0]
+            assert query["temporalGranularity"] == ["hourly"]
             return {"zone": zone, "carbonIntensity": int(at // HOUR_S % 500), "datetime": stamp,
                     "emissionFactorType": kind, "isEstimated": False, "estimationMethod": None}  # fmt: skip
 

@@ -14,7 +14,7 @@ import pytest
 
 from kilowait.energy.signals import read_carbon
 from kilowait.errors import InputError, MeterError
-from kilowait.telemetry.carbon import HttpClient, fetch_carbon, follow_carbon, read_token
+from kilowait.telemetry.carbon import HttpClient, fetch_carbon, follow_carbon
 from kilowait.telemetry.carbon_api import ElectricityMaps, GreatBritain, check_base_url
 from tests.telemetry.api_servers import HOUR_S, NOW, ApiServer, unix
 
@@ -91,7 +91,10 @@ def test_electricity_maps_last_day_and_month(api_server, tmp_path, scope, factor
     service = ElectricityMaps("DE", api_server.url, scope)
     recording = RecordingClient(token=SECRET)
     fetch_carbon(service, out, recording.client, latest=True)
-    assert api_server.paths == [f"/v3/carbon-intensity/latest?zone=DE&emissionFactorType={factor_type}"]
+    assert api_server.paths == [
+        f"/v4/carbon-intensity/latest?zone=DE&emissionFactorType={factor_type}"
+        "&temporalGranularity=hourly&disableCallerLookup=true"
+    ]
     assert read_carbon(out).meta["scope"] == scope
     assert fetch_carbon(service, out, recording.client).values == 24
     span = (unix("2026-02-18T00:00Z"), unix("2026-03-20T12:00Z"))
@@ -261,9 +264,8 @@ def test_token_is_only_in_its_header(api_server, tmp_path):
 
 
 def test_token_is_not_sent_after_a_redirect(api_server, tmp_path):
-    api_server.errors = [
-        (302, {"Location": f"{api_server.url}/v3/carbon-intensity/latest?zone=DE&emissionFactorType=direct"}, b"")
-    ]
+    latest = "/v4/carbon-intensity/latest?zone=DE&emissionFactorType=direct&temporalGranularity=hourly"
+    api_server.errors = [(302, {"Location": f"{api_server.url}{latest}"}, b"")]
     fetch_carbon(
         ElectricityMaps("DE", api_server.url), tmp_path / "de.json", RecordingClient(token=SECRET).client, latest=True
     )
@@ -275,23 +277,6 @@ def test_token_is_not_sent_unencrypted(tmp_path):
         fetch_carbon(
             ElectricityMaps("DE", "http://api.example.org"), tmp_path / "x.json", RecordingClient(token=SECRET).client
         )
-
-
-def test_token_is_read_from_file_or_environment(tmp_path, monkeypatch):
-    monkeypatch.delenv("ELECTRICITYMAPS_TOKEN", raising=False)
-    with pytest.raises(InputError, match="the environment variable ELECTRICITYMAPS_TOKEN has none; .*--token-file"):
-        read_token(None)
-    monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", f" {SECRET}\n")
-    assert read_token(None) == SECRET
-    path = tmp_path / "token"
-    with pytest.raises(InputError, match=r"cannot read the token in .*token: No such file"):
-        read_token(path)
-    path.write_text("from-file\n")
-    assert read_token(path) == "from-file"
-    path.write_text("two words")
-    with pytest.raises(InputError, match="is not a token: it must be one word") as problem:
-        read_token(path)
-    assert "two words" not in str(problem.value)
 
 
 def test_response_for_another_location_is_an_error(api_server, tmp_path):

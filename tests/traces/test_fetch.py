@@ -5,14 +5,15 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from kilowait.errors import InputError, TraceError, UnknownNameError
-from kilowait.traces import ARCHIVE_LOGS, fetch, read_trace
-from kilowait.traces.fetch import CHECKSUMS, default_cache
+from kilowait.traces import ARCHIVE_LOGS, ARCHIVES, fetch, read_trace
+from kilowait.traces.fetch import default_cache
 
 LOG = gzip.compress(
     "".join(f"{n} {n} 5 {60 + n * n % 977} 4 -1 -1 4 6000 -1 1 3 2 7 1 -1 -1 -1\n" for n in range(1, 20000)).encode(),
@@ -86,13 +87,19 @@ def archive() -> Iterator[Archive]:
 
 def test_second_fetch_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
     progress_calls: list[tuple[int, int | None]] = []
-    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: progress_calls.append(at))
+    path = fetch(
+        NAME,
+        allow_unpinned=True,
+        base_url=archive.url,
+        cache_dir=tmp_path / "c",
+        progress=lambda *at: progress_calls.append(at),
+    )
     assert path == tmp_path / "c" / FILE
     assert path.read_bytes() == LOG
     assert progress_calls[-1] == (len(LOG), len(LOG))
     assert archive.requests == [(f"/workload/l_lcg/{FILE}", None)]
-    assert fetch(NAME.lower(), base_url=archive.url, cache_dir=tmp_path / "c") == path
-    assert fetch(FILE, base_url=archive.url, cache_dir=tmp_path / "c") == path
+    assert fetch(NAME.lower(), allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path / "c") == path
+    assert fetch(FILE, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path / "c") == path
     assert len(archive.requests) == 1
     assert len(read_trace(path)) == 19999
     digest = hashlib.sha256(LOG).hexdigest()
@@ -101,7 +108,7 @@ def test_second_fetch_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
 
 def test_dropped_connection_is_resumed(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [1000, 5000]
-    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    path = fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
     assert path.read_bytes() == LOG
     assert [byte_range for _, byte_range in archive.requests] == [None, "bytes=1000-", "bytes=6000-"]
 
@@ -109,32 +116,32 @@ def test_dropped_connection_is_resumed(archive: Archive, tmp_path: Path) -> None
 def test_interrupted_download_is_resumed_by_the_next_call(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [100, 100, 100]
     with pytest.raises(TraceError, match="300 bytes are kept and the next fetch resumes from there"):
-        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+        fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
     assert not (tmp_path / FILE).exists()
-    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+    assert fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
     assert archive.requests[-1][1] == "bytes=300-"
 
 
 def test_server_without_range_requests(archive: Archive, tmp_path: Path) -> None:
     archive.ranges, archive.drop_after = False, [1000]
-    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+    assert fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
 def test_server_without_content_length(archive: Archive, tmp_path: Path) -> None:
     archive.send_length = False
-    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+    assert fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
 def test_too_long_partial_file_is_restarted(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / f"{FILE}.part").write_bytes(LOG + b"too much")
-    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+    assert fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
 
 
 def test_changed_cache_is_an_error(archive: Archive, tmp_path: Path) -> None:
-    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    path = fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
     path.write_bytes(LOG[:-1] + b"?")
     with pytest.raises(TraceError, match="has changed since it was fetched.*delete it and fetch again"):
-        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+        fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
 
 
 def test_file_with_a_wrong_checksum_is_deleted(archive: Archive, tmp_path: Path) -> None:
@@ -146,14 +153,14 @@ def test_file_with_a_wrong_checksum_is_deleted(archive: Archive, tmp_path: Path)
 def test_html_page_is_refused(archive: Archive, tmp_path: Path) -> None:
     archive.body = b"<html>Please log in</html>"
     with pytest.raises(TraceError, match="it is not a gzip file"):
-        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+        fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize("status", [404, 403, 500])
 def test_http_errors_are_reported(archive: Archive, tmp_path: Path, status: int) -> None:
     archive.status = status
     with pytest.raises(TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"):
-        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+        fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path)
     assert len(archive.requests) == (3 if status == 500 else 1)
 
 
@@ -164,7 +171,7 @@ def test_offline_error_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(
         TraceError, match=r"cannot download http://127.*refused.*nothing was changed. Without a network"
     ):
-        fetch(NAME, base_url=archive.url, cache_dir=tmp_path, timeout_s=5)
+        fetch(NAME, allow_unpinned=True, base_url=archive.url, cache_dir=tmp_path, timeout_s=5)
 
 
 def test_manually_copied_file_is_used(tmp_path: Path) -> None:
@@ -183,18 +190,64 @@ def test_names_and_urls_are_checked(tmp_path: Path) -> None:
         fetch(NAME, base_url="file:///etc/", cache_dir=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(TraceError, match="give another cache_dir"):
-        fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path / "file")
+        fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path / "file", allow_unpinned=True)
+
+
+def test_logs_without_checksum_are_downloaded_only_if_allowed(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no checksum of LCG-2005-1.swf.gz .*--allow-unpinned"):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    assert not archive.requests and not list(tmp_path.iterdir())
+    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path, allow_unpinned=True)
+    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path) == path
+
+
+def test_log_of_another_archive(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.body = b"job,submit\n1,2\n"
+    log = ARCHIVE_LOGS["openb-default"]
+    with pytest.raises(TraceError, match="is not openb_pod_list_default.csv: its sha256 begins .*, not 1ee7ed79"):
+        fetch("openb-default", base_url=archive.url, cache_dir=tmp_path)
+    monkeypatch.setitem(ARCHIVE_LOGS, "openb-default", replace(log, sha256=hashlib.sha256(archive.body).hexdigest()))
+    path = fetch("OpenB-Default", base_url=archive.url, cache_dir=tmp_path)
+    assert path == tmp_path / "openb_pod_list_default.csv" and path.read_bytes() == archive.body
+    assert archive.requests[-1][0] == f"/workload/{log.path}"
+    monkeypatch.setitem(ARCHIVES, "alibaba", replace(ARCHIVES["alibaba"], base_url=archive.url))
+    assert fetch("openb-default", cache_dir=tmp_path / "again").read_bytes() == archive.body
 
 
 def test_catalogue_entries_are_well_formed() -> None:
-    assert all(re.fullmatch(r"l_\w+/[\w.-]+\.swf\.gz", place) for place in ARCHIVE_LOGS.values())
     assert all(name == name.lower() for name in ARCHIVE_LOGS)
-    assert set(CHECKSUMS) <= {place.rpartition("/")[2] for place in ARCHIVE_LOGS.values()}
+    assert len({log.file for log in ARCHIVE_LOGS.values()}) == len(ARCHIVE_LOGS)
+    for log in ARCHIVE_LOGS.values():
+        pattern = r"l_\w+/[\w.-]+\.swf\.gz" if log.archive == "pwa" else r"[0-9a-f]{40}/[\w./-]+"
+        assert re.fullmatch(pattern, log.path) and (log.sha256 is None or re.fullmatch("[0-9a-f]{64}", log.sha256))
+        assert log.archive == "pwa" or log.sha256 is not None
+    assert {log.archive for log in ARCHIVE_LOGS.values()} == set(ARCHIVES)
+    assert all(re.fullmatch("https://.*/", archive.base_url) for archive in ARCHIVES.values())
     assert default_cache().name == "traces"
 
 
+LOCAL_COPIES = {
+    "openb-nodes": "gpu/alibaba_v2023/openb_node_list_all_node.csv.gz",
+    "openb-default": "gpu/alibaba_v2023/openb_pod_list_default.csv.gz",
+    "openb-cpu250": "gpu/alibaba_v2023/openb_pod_list_cpu250.csv.gz",
+    "openb-gpushare40": "gpu/alibaba_v2023/openb_pod_list_gpushare40.csv.gz",
+    "openb-gpuspec33": "gpu/alibaba_v2023/openb_pod_list_gpuspec33.csv.gz",
+    "openb-multigpu50": "gpu/alibaba_v2023/openb_pod_list_multigpu50.csv.gz",
+    "lumos-thetagpu": "alcf/lumos_thetagpu.csv.gz",
+    "lumos-philly": "gpu/philly/lumos_philly_df_schedule.csv.gz",
+    "eagle-sample": "slurm/nrel_eagle_sample_1000.csv.gz",
+    "lublin-256": "swf/lublin_256.swf.gz",
+}
+"""Compressed copies of files that the archive has uncompressed."""
+
+
 def test_checksums_match_the_local_files(data_dir: Path) -> None:
-    local_files = {name: data_dir / "swf" / name for name in CHECKSUMS if (data_dir / "swf" / name).exists()}
-    assert local_files
-    for name, path in local_files.items():
-        assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(CHECKSUMS[name])
+    compared = 0
+    for name, log in ARCHIVE_LOGS.items():
+        path = data_dir / LOCAL_COPIES.get(name, f"swf/{log.file}")
+        if log.sha256 is None or not path.exists():
+            continue
+        content = gzip.decompress(path.read_bytes()) if name in LOCAL_COPIES else path.read_bytes()
+        assert hashlib.sha256(content).hexdigest() == log.sha256, name
+        compared += 1
+    assert compared

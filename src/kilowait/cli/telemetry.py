@@ -12,7 +12,7 @@ from kilowait.cli.options import LOG_FORMAT, Json, verb
 from kilowait.cli.terminal import stop_event
 from kilowait.experiments.settings import LogFormat
 from kilowait.settings import Argument, Option
-from kilowait.telemetry.settings import POWERCAP, CarbonRequest, LabelSettings, SamplingSettings
+from kilowait.telemetry.settings import POWERCAP, CarbonRequest, LabelSettings, MockCarbonSettings, SamplingSettings
 
 if TYPE_CHECKING:
     from kilowait.telemetry.carbon import FetchResult
@@ -38,7 +38,12 @@ _CARBON = """\b
 Examples:
   kilowait telemetry carbon gb --out gb.json
   kilowait telemetry carbon gb --since 2026-01-01 --until 2026-03-01 --out gb.json
-  kilowait telemetry carbon electricity-maps --zone DE --every 1h --out de.json"""
+  kilowait telemetry carbon electricity-maps --zone DE --every 1h --out de.json
+  kilowait telemetry carbon watttime --zone CAISO_NORTH --since 2026-03-01 --out california.json"""
+_MOCK = """\b
+Examples:
+  kilowait telemetry mock-carbon --port 8080
+  kilowait telemetry mock-carbon --carbon gb.json --duration 10m"""
 _LABEL = """\b
 Examples:
   kilowait telemetry label samples/*.parquet --job-log sacct.txt --out labelled.parquet
@@ -140,7 +145,7 @@ def carbon(request: CarbonRequest, json: Json = False) -> None:
         carbon_scope=request.carbon_scope,
         base_url=request.base_url,
     )
-    client = client_for(request, on_message=console.note)
+    client = client_for(request, service, on_message=console.note)
     span = requested_span(
         request.since,
         request.until,
@@ -201,6 +206,28 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
         console.note(str(problem))
     changed = f", {fetched.changed:,} replaced" if fetched.changed else ""
     print(f"{console.count(fetched.values, 'value')} in {out}: {fetched.added:,} new{changed}")
+
+
+@verb(app, epilog=_MOCK)
+def mock_carbon(settings: MockCarbonSettings) -> None:
+    """Serve the formats of the carbon-intensity services on this machine (127.0.0.1), without real services.
+
+    Use its address as --base-url of kilowait telemetry carbon, to try downloads without a network, a token or an
+    account. Electricity Maps accepts any token, and WattTime any user name and password.
+    """
+    import time
+
+    from kilowait.telemetry.mock_carbon import daily_curve, intensity_of, serve_mock_carbon
+
+    intensity = daily_curve
+    if settings.carbon is not None:
+        from kilowait.energy.signals import read_carbon
+
+        intensity = intensity_of(read_carbon(settings.carbon))
+    with stop_event() as stop, serve_mock_carbon(intensity, time.time, settings.port) as url:
+        print(f"mock services at {url}: gb, electricity-maps, watttime", flush=True)
+        print(f"kilowait telemetry carbon gb --base-url {url} --out gb.json", flush=True)
+        stop.wait(settings.duration_s)
 
 
 # -- labels ----------------------------------------------------------------------------------------

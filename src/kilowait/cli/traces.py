@@ -159,14 +159,25 @@ def anonymize(
 
 @verb(app, epilog=_LIST, name="list")
 def list_(json: Json = False) -> None:
-    """List the logs of the Parallel Workloads Archive that can be fetched."""
-    from kilowait.traces import ARCHIVE_LOGS
+    """List the logs of public archives that can be fetched, and whether their checksums are known."""
+    from kilowait.traces import ARCHIVE_LOGS, ARCHIVES
 
-    names = {name: place.rpartition("/")[2] for name, place in ARCHIVE_LOGS.items()}
     if json:
-        console.json_document([{"name": name, "file": file} for name, file in names.items()])
+        logs = []
+        for name, log in ARCHIVE_LOGS.items():
+            archive = ARCHIVES[log.archive]
+            url = f"{archive.base_url}{log.path}"
+            entry = {"name": name, "file": log.file, "archive": log.archive, "url": url, "sha256": log.sha256}
+            logs.append({**entry, "terms": archive.terms})
+        console.json_document(logs)
         return
-    console.table(["name", "file"], [[name, file] for name, file in names.items()], left=2)
+    rows = [
+        [name, log.archive, log.file, "unknown" if log.sha256 is None else log.sha256[:16]]
+        for name, log in ARCHIVE_LOGS.items()
+    ]
+    console.table(["name", "archive", "file", "sha256"], rows, left=4)
+    print()
+    console.facts([(name, f"{archive.title}; {archive.terms}") for name, archive in ARCHIVES.items()])
 
 
 @verb(app, epilog=_FETCH)
@@ -174,13 +185,15 @@ def fetch(
     name: Annotated[str, Argument("NAME", "Name of a log; see kilowait traces list.")],
     cache: Annotated[Path | None, Option("DIR", "Folder for downloaded logs.")] = None,
     base_url: Annotated[str | None, Option("URL", "Mirror of the archive.")] = None,
+    allow_unpinned: Annotated[
+        bool, Option(None, "Download a log whose checksum is unknown, without verification.")
+    ] = False,
 ) -> None:
-    """Download a log of the Parallel Workloads Archive by name, unless it is cached, and print its path.
+    """Download a log of a public archive by name, unless it is cached, and print its path.
 
     An interrupted download resumes where it stopped; the file is verified by its checksum.
     """
     from kilowait.traces import fetch as fetched
-    from kilowait.traces.fetch import ARCHIVE_URL
 
     with console.progress(0) as bar:
 
@@ -188,5 +201,5 @@ def fetch(
             if bar is not None:
                 bar.update(bar.task_ids[0], description=f"{name}, bytes", completed=done, total=total)
 
-        path = fetched(name, cache_dir=cache, base_url=base_url or ARCHIVE_URL, progress=report)
+        path = fetched(name, cache_dir=cache, base_url=base_url, allow_unpinned=allow_unpinned, progress=report)
     print(path)

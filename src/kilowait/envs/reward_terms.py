@@ -30,11 +30,19 @@ Floats = npt.NDArray[np.float64]
 RewardWeights = Mapping[str | RewardTerm | Callable[..., Any], float] | Mapping[str, float]
 """Reward term to weight: the name of a built-in term, a `RewardTerm`, or a function with a name."""
 
+BACKLOG = "work of the waiting jobs, in hours of the full machine"
+"""The backlog at a time. The work of a job is its nodes times its run time (with power controls: at full speed), on GPU
+clusters its GPUs times its run time at speed 1. A preempted job counts with its whole work while it has no GPUs.
+
+The time integral of the backlog is the sum of wait x work of the jobs: a wait that is weighted by the work of the job,
+so large jobs are not delayed in favour of many small ones."""
+
 TERMS: dict[str, str] = {
     "slowdown": "mean bounded slowdown, as kilowait.metrics defines it, less 1",
     "wait": "mean wait, hours",
     "sla": "share of the jobs that wait longer than the bound sla_s",
     "fairness": "mean over users of the mean bounded slowdown of their jobs, less 1",
+    "backlog": "time integral of the backlog / jobs, hours^2; see BACKLOG",
 }
 """Reward terms of `kilowait/Batch-v0`, in the order of the columns of info["terms"]. All are costs: smaller is better.
 """
@@ -48,6 +56,7 @@ ENERGY_TERMS: dict[str, str] = {
     "energy": "IT energy from the first arrival to the last end, kWh / jobs",
     "co2": "CO2e of the facility's energy over that time, kg / jobs; 0 without a carbon intensity",
     "cost": "cost of the facility's energy over that time / jobs; 0 without a price",
+    "backlog": "time integral of the backlog / jobs, hours^2; see BACKLOG",
 }
 """Reward terms of `kilowait/Energy-v0`, in order.
 
@@ -63,6 +72,7 @@ GPU_TERMS: dict[str, str] = {
     "lost": "work lost by preemption, GPU-hours at the speed of the job on the GPU type it ran on",
     "makespan": "from the first submission to the last end, hours",
     "idle": "unallocated GPU-hours up to the last end: GPUs x makespan x (1 - utilization)",
+    "backlog": "time integral of the backlog / jobs, hours^2; see BACKLOG",
 }
 """Reward terms of `kilowait/Gpu-v0`, in order.
 

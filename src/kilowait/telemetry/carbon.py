@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import threading
 import time
 import urllib.error
@@ -21,7 +20,8 @@ from typing import Any
 from kilowait.energy.signals.units import unix_seconds
 from kilowait.errors import InputError, KilowaitError, MeterError
 from kilowait.files import write_text
-from kilowait.telemetry.carbon_api import Row, Service, row_time_s
+from kilowait.telemetry.carbon_api import Row, Service, WattTime, row_time_s
+from kilowait.telemetry.credentials import Login, read_login, read_token
 from kilowait.telemetry.settings import CarbonRequest
 
 FINAL_AFTER_S = 7 * 86400.0
@@ -187,8 +187,6 @@ def _write(out: Path, document: dict[str, Any]) -> None:
 # -- HTTP client of JSON services ------------------------------------------------------------------
 
 
-TOKEN = "ELECTRICITYMAPS_TOKEN"
-"""Environment variable with the token of Electricity Maps."""
 MAX_RETRY_AFTER_S = 300.0
 """Longest Retry-After that is waited for."""
 MAX_BYTES = 1 << 26
@@ -216,6 +214,8 @@ class HttpClient:
     cache: Path | None = None
     token: str | None = field(default=None, repr=False)
     """Sent as the header auth-token; not logged or cached."""
+    login: Login | None = field(default=None, repr=False)
+    """User name and password, for which the service gives a token; sent only to its login URL."""
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
     on_message: Callable[[str], None] | None = None
@@ -271,13 +271,21 @@ class HttpClient:
         )
 
     def _get(self, url: str) -> Any:
+        if self.login is None:
+            return self._send(url, None if self.token is None else ("auth-token", self.token))
+        if not self.login.has_token(self.now()):
+            self.login.accept(self._send(self.login.url, ("Authorization", self.login.basic())), self.now())
+        return self._send(url, ("Authorization", self.login.bearer()))
+
+    def _send(self, url: str, secret: tuple[str, str] | None) -> Any:
+        """The JSON at `url`, requested with a secret header."""
         request = urllib.request.Request(url, headers={"User-Agent": "kilowait", "Accept": "application/json"})
-        if self.token is not None:
+        if secret is not None:
             parts = urllib.parse.urlsplit(url)
             if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
                 raise InputError(f"the token would travel unencrypted to {parts.hostname}; use https")
             # Not sent to other hosts when the service redirects.
-            request.add_unredirected_header("auth-token", self.token)
+            request.add_unredirected_header(*secret)
         with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
             data = response.read(MAX_BYTES + 1)
             length = response.headers.get("Content-Length", "")
@@ -339,35 +347,16 @@ def _error_text(response: urllib.error.HTTPError) -> str:
 
 def _remedy(code: int) -> str:
     if code in (401, 403):
-        return "; check the token, and that it is valid for this location and time"
+        return "; check the token or the login, and that it is valid for this location and time"
     return "; check the location and the dates"
 
 
-def client_for(request: CarbonRequest, on_message: Callable[[str], None] | None = None) -> HttpClient:
-    """The HTTP client of a download, with a cache of past values and the token of its service."""
+def client_for(request: CarbonRequest, service: Service, on_message: Callable[[str], None] | None = None) -> HttpClient:
+    """The HTTP client of a download, with a cache of past values and the token or the login of its service."""
     return HttpClient(
         timeout_s=request.timeout_s,
         cache=request.cache or default_cache(),
         token=read_token(request.token_file) if request.service == "electricity-maps" else None,
+        login=read_login(request.token_file, service.login_url) if isinstance(service, WattTime) else None,
         on_message=on_message,
     )
-
-
-def read_token(file: str | PathLike[str] | None) -> str:
-    """The token of Electricity Maps: the content of `file`, else of the environment variable `TOKEN`."""
-    if file is None:
-        token, origin = os.environ.get(TOKEN, "").strip(), f"the environment variable {TOKEN}"
-    else:
-        origin = str(file)
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as problem:
-            raise InputError(f"cannot read the token in {origin}: {getattr(problem, 'strerror', problem)}") from None
-    if not token:
-        raise InputError(
-            f"Electricity Maps needs a token, but {origin} has none; put it there, or into a file given with "
-            "--token-file"
-        )
-    if not (token.isascii() and token.isprintable() and " " not in token):
-        raise InputError(f"the content of {origin} is not a token: it must be one word of printable ASCII")
-    return token

@@ -13,7 +13,7 @@ from kilowait.errors import InputError, MeterError, UnknownNameError
 
 Row = dict[str, Any]
 DAY_S = 86400.0
-SERVICES = ("gb", "electricity-maps")
+SERVICES = ("gb", "electricity-maps", "watttime")
 REGIONS = (
     "North Scotland", "South Scotland", "North West England", "North East England", "South Yorkshire",
     "North Wales, Merseyside and Cheshire", "South Wales", "West Midlands", "East Midlands", "East England",
@@ -121,7 +121,12 @@ class GreatBritain:
 
 @dataclass(frozen=True)
 class ElectricityMaps:
-    """Electricity Maps, version 3: hours of one zone. Needs a token."""
+    """Electricity Maps, version 4: hours of one zone. Needs a token.
+
+    >>> next(ElectricityMaps("DE").past(0.0, 3600.0))[0]
+    'https://api.electricitymaps.com/v4/carbon-intensity/past-range?zone=DE&start=1970-01-01T00%3A00Z\
+&end=1970-01-01T01%3A00Z&emissionFactorType=lifecycle&temporalGranularity=hourly&disableCallerLookup=true'
+    """
 
     zone: str
     base_url: str = "https://api.electricitymaps.com"
@@ -152,8 +157,10 @@ class ElectricityMaps:
 
     def _at(self, endpoint: str, **query_parameters: str) -> str:
         factor_type = "lifecycle" if self.carbon_scope == "life-cycle" else "direct"
-        query = urlencode({"zone": self.zone, **query_parameters, "emissionFactorType": factor_type})
-        return f"{self.base_url}/v3/carbon-intensity/{endpoint}?{query}"
+        # The default granularity of version 4 depends on the endpoint.
+        fixed = {"emissionFactorType": factor_type, "temporalGranularity": "hourly", "disableCallerLookup": "true"}
+        query = urlencode({"zone": self.zone, **query_parameters, **fixed})
+        return f"{self.base_url}/v4/carbon-intensity/{endpoint}?{query}"
 
     def rows(self, response: Any) -> list[Row]:
         """Hourly rows; checks the zone, because the service may respond for the location of the client instead."""
@@ -183,6 +190,85 @@ class ElectricityMaps:
         return f"zone {self.zone}"
 
 
+@dataclass(frozen=True)
+class WattTime:
+    """WattTime, version 3: marginal emissions (MOER) of a grid region every 5 minutes, lb/MWh. Needs a login.
+
+    >>> WattTime("CAISO_NORTH").latest()
+    'https://api.watttime.org/v3/forecast?region=CAISO_NORTH&signal_type=co2_moer&horizon_hours=0'
+    """
+
+    region: str
+    base_url: str = "https://api.watttime.org"
+    key = "point_time"
+    max_span_s = 28 * DAY_S
+    """Time span of one request; the service allows 32 days."""
+    period_s = 300
+    """Time between two values."""
+    units = "lbs_co2_per_mwh"
+
+    def __post_init__(self) -> None:
+        if not self.region or not self.region.replace("_", "").isalnum():
+            raise InputError(f"the region is {self.region!r}; write one such as CAISO_NORTH or DE")
+
+    @property
+    def login_url(self) -> str:
+        """URL that gives a token for a user name and a password."""
+        return f"{self.base_url}/login"
+
+    def past(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
+        """URLs for parts of the time span."""
+        for begin, end in _split_span(begin_s, end_s, self.max_span_s):
+            yield self._at("historical", start=_time_text(begin), end=_time_text(end)), end
+
+    def recent(self, now_s: float) -> str:
+        """URL of the last day, up to the current five minutes."""
+        now = now_s // self.period_s * self.period_s
+        return self._at("historical", start=_time_text(now - DAY_S), end=_time_text(now))
+
+    def latest(self) -> str:
+        """URL of the forecast for now, which is the current value."""
+        return self._at("forecast", horizon_hours="0")
+
+    def _at(self, endpoint: str, **query_parameters: str) -> str:
+        query = urlencode({"region": self.region, "signal_type": "co2_moer", **query_parameters})
+        return f"{self.base_url}/v3/{endpoint}?{query}"
+
+    def rows(self, response: Any) -> list[Row]:
+        """Five-minute rows; checks the region, the unit and the time between values, which `meta` states."""
+        data = response.get("data") if isinstance(response, dict) else None
+        rows = _rows(data, {"point_time", "value"}, "WattTime", response)
+        meta = response.get("meta")
+        for name, expected in self._meta.items():
+            found = meta.get(name, expected) if isinstance(meta, dict) else expected
+            if found != expected:
+                raise MeterError(
+                    f"requested {name} {expected} of WattTime, but the response has {found!r:.60}; check the region"
+                )
+        return rows
+
+    def value(self, row: Row) -> float | None:
+        """Pounds per MWh."""
+        return None if row["value"] is None else float(row["value"])
+
+    def document(self, rows: list[Row]) -> dict[str, Any]:
+        """All rows in the format of one response."""
+        return {"data": rows, "meta": self._meta}
+
+    @property
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "region": self.region,
+            "signal_type": "co2_moer",
+            "units": self.units,
+            "data_point_period_seconds": self.period_s,
+        }
+
+    def location(self) -> str:
+        """The location as text."""
+        return f"region {self.region}"
+
+
 def check_base_url(url: str) -> str:
     """A validated base URL of a service, without a trailing slash."""
     parts = urlsplit(url)
@@ -193,8 +279,8 @@ def check_base_url(url: str) -> str:
 
 def make_service(
     name: str, *, zone: str | None, region: int | None, carbon_scope: str, base_url: str | None
-) -> GreatBritain | ElectricityMaps:
-    """A service by name, for a zone or region.
+) -> GreatBritain | ElectricityMaps | WattTime:
+    """A service by name, for a zone (a region of the grid for WattTime) or a region of Great Britain.
 
     >>> make_service("gb", zone=None, region=13, carbon_scope="life-cycle", base_url=None).location()
     'London'
@@ -206,6 +292,10 @@ def make_service(
         if zone is not None:
             raise InputError(f"the zone is {zone!r}, and Great Britain has regions; give --region 1 to 17, or none")
         return GreatBritain(region=region, **base)
+    if name == "watttime":
+        if zone is None or region is not None:
+            raise InputError("WattTime needs a region of the grid; give one such as --zone CAISO_NORTH, no --region")
+        return WattTime(zone, **base)
     if zone is None or region is not None:
         raise InputError("Electricity Maps needs a zone and no region; give one such as --zone DE")
     return ElectricityMaps(zone, carbon_scope=carbon_scope, **base)

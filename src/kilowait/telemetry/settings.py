@@ -44,7 +44,7 @@ class SamplingSettings:
 class CarbonRequest:
     """A download of carbon intensity."""
 
-    service: Annotated[str, Argument("SERVICE", "gb (carbonintensity.org.uk) or electricity-maps.")]
+    service: Annotated[str, Argument("SERVICE", "gb (carbonintensity.org.uk), electricity-maps or watttime.")]
     out: Annotated[
         Path,
         Option(
@@ -53,7 +53,9 @@ class CarbonRequest:
             "-o",
         ),
     ]
-    zone: Annotated[str | None, Option("ZONE", "electricity-maps: zone, e.g. DE.")] = None
+    zone: Annotated[
+        str | None, Option("ZONE", "electricity-maps: zone, e.g. DE; watttime: region of the grid, e.g. CAISO_NORTH.")
+    ] = None
     region: Annotated[int | None, Option("ID", "gb: region, 1 to 17; by default the whole country.")] = None
     since: Annotated[str | None, Option("DATE", "First date (UTC); by default one day ago.")] = None
     until: Annotated[str | None, Option("DATE", "Last date (UTC); by default now.")] = None
@@ -71,7 +73,9 @@ class CarbonRequest:
     token_file: Annotated[
         Path | None,
         Option(
-            "FILE", "File with the Electricity Maps token; by default the environment variable ELECTRICITYMAPS_TOKEN."
+            "FILE",
+            "File with the Electricity Maps token, by default the environment variable ELECTRICITYMAPS_TOKEN; for "
+            "watttime user name and password in two lines, by default WATTTIME_USER and WATTTIME_PASSWORD.",
         ),
     ] = None
     base_url: Annotated[str | None, Option("URL", "Other address of the service.")] = None
@@ -79,6 +83,21 @@ class CarbonRequest:
         float, Option("SPAN", "Timeout of a request.", name="timeout", parse=parse_duration, text=short_duration)
     ] = 30.0
     cache: Annotated[Path | None, Option("DIR", "Cache folder for past values.")] = None
+
+
+@dataclass(frozen=True)
+class MockCarbonSettings:
+    """The local server with the formats of the carbon-intensity services."""
+
+    port: Annotated[int, Option("N", "TCP port of 127.0.0.1; 0: a free one.", min=0, max=65535)] = 0
+    carbon: Annotated[
+        Path | None,
+        Option("FILE", "Signal file with the values to send, by their UTC times; by default a made-up daily curve."),
+    ] = None
+    duration_s: Annotated[
+        float | None,
+        Option("SPAN", "How long to serve, e.g. 10m; by default until Ctrl-C.", name="duration", parse=parse_duration),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Download of logs of the Parallel Workloads Archive into a cache, with checksums and resumed downloads.
-
-The archive asks for a citation of its logs: D. Feitelson, D. Tsafrir, D. Krakov, "Experience with using the Parallel
-Workloads Archive", JPDC 74(10), 2014; each log's header says whom to acknowledge.
-"""
+"""Download of logs of public archives (`traces.catalogue`) into a cache, with checksums and resumed downloads."""
 
 from __future__ import annotations
 
@@ -14,62 +10,11 @@ from pathlib import Path
 
 from kilowait.errors import InputError, TraceError, UnknownNameError
 from kilowait.files import write_text
+from kilowait.traces.catalogue import ARCHIVE_LOGS, ARCHIVES, ArchivedLog
 
-ARCHIVE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 TRIES = 3
 """Maximum connections per call; each resumes the download where the last one failed."""
 Progress = Callable[[int, int | None], None]
-
-ARCHIVE_LOGS: dict[str, str] = {
-    "nasa-ipsc": "l_nasa_ipsc/NASA-iPSC-1993-3.1-cln.swf.gz",
-    "lanl-cm5": "l_lanl_cm5/LANL-CM5-1994-4.1-cln.swf.gz",
-    "sdsc-par-95": "l_sdsc_par/SDSC-Par-1995-3.1-cln.swf.gz",
-    "sdsc-par-96": "l_sdsc_par/SDSC-Par-1996-3.1-cln.swf.gz",
-    "ctc-sp2": "l_ctc_sp2/CTC-SP2-1996-3.1-cln.swf.gz",
-    "kth-sp2": "l_kth_sp2/KTH-SP2-1996-2.1-cln.swf.gz",
-    "sdsc-sp2": "l_sdsc_sp2/SDSC-SP2-1998-4.2-cln.swf.gz",
-    "lanl-o2k": "l_lanl_o2k/LANL-O2K-1999-2.swf.gz",
-    "osc-cluster": "l_osc_cluster/OSC-Clust-2000-3.1-cln.swf.gz",
-    "sdsc-blue": "l_sdsc_blue/SDSC-BLUE-2000-4.2-cln.swf.gz",
-    "sandia-ross": "l_sandia_ross/Sandia-Ross-2001-1.1-cln.swf.gz",
-    "hpc2n": "l_hpc2n/HPC2N-2002-2.2-cln.swf.gz",
-    "das2-fs0": "l_das2/DAS2-fs0-2003-1.swf.gz",
-    "das2-fs1": "l_das2/DAS2-fs1-2003-1.swf.gz",
-    "das2-fs2": "l_das2/DAS2-fs2-2003-1.swf.gz",
-    "das2-fs3": "l_das2/DAS2-fs3-2003-1.swf.gz",
-    "das2-fs4": "l_das2/DAS2-fs4-2003-1.swf.gz",
-    "sdsc-ds": "l_sdsc_ds/SDSC-DS-2004-2.1-cln.swf.gz",
-    "lpc-egee": "l_lpc/LPC-EGEE-2004-1.2-cln.swf.gz",
-    "lcg": "l_lcg/LCG-2005-1.swf.gz",
-    "sharcnet": "l_sharcnet/SHARCNET-2005-2.swf.gz",
-    "llnl-ubgl": "l_llnl_ubgl/LLNL-uBGL-2006-2.swf.gz",
-    "llnl-atlas": "l_llnl_atlas/LLNL-Atlas-2006-2.1-cln.swf.gz",
-    "llnl-thunder": "l_llnl_thunder/LLNL-Thunder-2007-1.1-cln.swf.gz",
-    "ciemat-euler": "l_ciemat_euler/CIEMAT-Euler-2008-1.swf.gz",
-    "metacentrum": "l_metacentrum/METACENTRUM-2009-2.swf.gz",
-    "metacentrum2": "l_metacentrum2/METACENTRUM-2013-3.swf.gz",
-    "anl-intrepid": "l_anl_int/ANL-Intrepid-2009-1.swf.gz",
-    "pik-iplex": "l_pik_iplex/PIK-IPLEX-2009-1.swf.gz",
-    "ricc": "l_ricc/RICC-2010-2.swf.gz",
-    "cea-curie": "l_cea_curie/CEA-Curie-2011-2.1-cln.swf.gz",
-    "unilu-gaia": "l_unilu_gaia/UniLu-Gaia-2014-2.swf.gz",
-    "kit-fh2": "l_kit_fh2/KIT-FH2-2016-1.swf.gz",
-}
-"""Log name to its path in the archive."""
-
-CHECKSUMS: dict[str, str] = {
-    "ANL-Intrepid-2009-1.swf.gz": "ed6df6cd3cc0bb1a",
-    "CEA-Curie-2011-2.1-cln.swf.gz": "2a0fdbd40837590b",
-    "HPC2N-2002-2.2-cln.swf.gz": "3c534857d6065cfd",
-    "KTH-SP2-1996-2.1-cln.swf.gz": "3e152f201fd2e968",
-    "LLNL-Thunder-2007-1.1-cln.swf.gz": "00d9bce501efd3a2",
-    "METACENTRUM-2009-2.swf.gz": "7c0b347e77fc7a9a",
-    "NASA-iPSC-1993-3.1-cln.swf.gz": "5589ae9b2fb78e3b",
-    "SDSC-BLUE-2000-4.2-cln.swf.gz": "9aab21f3cfa108f3",
-    "SDSC-SP2-1998-4.2-cln.swf.gz": "e03fe48be50c4ab0",
-    "Sandia-Ross-2001-1.1-cln.swf.gz": "08b390c160c41c5d",
-}
-"""First digits of the sha256 of the archive's own .gz files, from copies with the original gzip headers."""
 
 
 def default_cache() -> Path:
@@ -82,40 +27,51 @@ def default_cache() -> Path:
 def fetch(
     name: str,
     *,
-    base_url: str = ARCHIVE_URL,
+    base_url: str | None = None,
     cache_dir: str | PathLike[str] | None = None,
     timeout_s: float = 30.0,
+    allow_unpinned: bool = False,
     progress: Progress | None = None,
 ) -> Path:
     """The path of an archived log, downloaded unless it is in the cache.
 
-    `name` is one of `ARCHIVE_LOGS` (case-insensitive) or the archive's file name. An interrupted download is kept and
-    resumed. The sha256 is stored next to the file after the download and checked at every later use. `progress` is
-    called with the bytes received and the total bytes (None if the server does not say).
+    An interrupted download is kept and resumed. The sha256 is stored next to the file after the download and checked
+    at every later use.
+
+    Args:
+        name: one of `ARCHIVE_LOGS` (case-insensitive), or the name of its file.
+        base_url: of a mirror of the archive.
+        cache_dir: folder of the files.
+        timeout_s: of a connection, seconds.
+        allow_unpinned: download also logs without a checksum in the catalogue, whose content is not verified.
+        progress: called with the bytes received and the total bytes (None if the server does not say).
 
     >>> fetch("kth-sp")
     Traceback (most recent call last):
     ...
     kilowait.errors.UnknownNameError: unknown archived log 'kth-sp'; did you mean 'kth-sp2'? known: ...
     """
-    place = _place(name)
+    log = _archived_log(name)
+    base_url = ARCHIVES[log.archive].base_url if base_url is None else base_url
     if not base_url.startswith(("http://", "https://")):
         raise InputError(f"base_url is {base_url!r}; it must begin with http:// or https://")
     folder = Path(cache_dir) if cache_dir is not None else default_cache()
-    target = folder / place.rpartition("/")[2]
+    target = folder / log.file
     try:
         if target.exists():
-            return _checked(target)
+            return _checked(target, log)
+        if log.sha256 is None and not allow_unpinned:
+            raise InputError(
+                f"no checksum of {log.file} is known, so a damaged or changed file would not be noticed; download "
+                "it without verification with --allow-unpinned (allow_unpinned=True)"
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        url = f"{base_url.rstrip('/')}/{place}"
+        url = f"{base_url.rstrip('/')}/{log.path}"
         part = _downloaded(url, target, timeout_s, progress)
         digest = _sha256(part)
-        with part.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        expected = CHECKSUMS.get(target.name, "")
-        if not packed or not digest.startswith(expected):
+        wrong = _fault(part, digest, log)
+        if wrong is not None:
             part.unlink()
-            wrong = f"its sha256 begins {digest[:16]}, not {expected}" if packed else "it is not a gzip file"
             raise TraceError(
                 f"the file from {url} is not {target.name}: {wrong}. It was deleted. It is probably a proxy's page or "
                 f"a damaged copy: try again, or copy the file to {target} manually"
@@ -127,14 +83,24 @@ def fetch(
     return target
 
 
-def _place(name: str) -> str:
-    for place in ARCHIVE_LOGS.values():
-        if name == place.rpartition("/")[2]:
-            return place
+def _archived_log(name: str) -> ArchivedLog:
+    for log in ARCHIVE_LOGS.values():
+        if name == log.file:
+            return log
     try:
         return ARCHIVE_LOGS[name.lower()]
     except KeyError:
         raise UnknownNameError("archived log", name, ARCHIVE_LOGS) from None
+
+
+def _fault(part: Path, digest: str, log: ArchivedLog) -> str | None:
+    """What is wrong with a downloaded file; None: nothing."""
+    with part.open("rb") as file:
+        if log.file.endswith(".gz") and file.read(2) != b"\x1f\x8b":
+            return "it is not a gzip file"
+    if log.sha256 is not None and digest != log.sha256:
+        return f"its sha256 begins {digest[:16]}, not {log.sha256[:16]}"
+    return None
 
 
 def _sidecar(target: Path) -> Path:
@@ -148,12 +114,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checked(target: Path) -> Path:
+def _checked(target: Path, log: ArchivedLog) -> Path:
     """The cached file, after its checksum was verified."""
     digest = _sha256(target)
     side = _sidecar(target)
     expected = side.read_text(encoding="ascii", errors="replace").split(" ")[0] if side.exists() else ""
-    expected = expected or CHECKSUMS.get(target.name, "")
+    expected = expected or log.sha256 or ""
     if not digest.startswith(expected):
         raise TraceError(
             f"{target} has changed since it was fetched: its sha256 begins {digest[:16]}, not {expected[:16]}; "

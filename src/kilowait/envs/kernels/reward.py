@@ -21,7 +21,7 @@ MIN_RUN_S = 10.0
 HOUR_S = 3600.0
 KWH = 3.6e6
 THOUSAND_KWH = 3.6e9
-GPU_SUMS = 7
+GPU_SUMS = 8
 """Sums over finished jobs in `compute_gpu_reward`."""
 
 
@@ -69,11 +69,13 @@ def compute_reward(s: Any, a: Any, source: Any, b: int) -> float:
         settled[1] += share * wait / 3600.0
         settled[2] += share if wait > sla_s else 0.0
         settled[3] += user_weight[job] * slow
+        settled[4] += wait * s.jobs[job].nodes * s.job_state[job].run_s
         copy.counted += 1
     waiting_slowdown = 0.0
     waiting_s = 0.0
     violations = 0
     waiting_fairness = 0.0
+    waiting_work = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
@@ -82,11 +84,13 @@ def compute_reward(s: Any, a: Any, source: Any, b: int) -> float:
         waiting_s += wait
         violations += 1 if wait > sla_s else 0
         waiting_fairness += user_weight[job] * slow
+        waiting_work += wait * s.jobs[job].nodes * s.job_state[job].run_s
     totals = (
         settled[0] + share * waiting_slowdown,
         settled[1] + share * waiting_s / 3600.0,
         settled[2] + share * violations,
         settled[3] + waiting_fairness,
+        share * (settled[4] + waiting_work) / a.env_settings[0].nodes / HOUR_S**2,
     )
     return charge(a, b, totals)
 
@@ -149,12 +153,14 @@ def compute_power_reward(s: Any, a: Any, source: Any, b: int) -> float:
         settled[5] += watts * run
         settled[6] += watts * (carbon_end - carbon)
         settled[7] += watts * (price_end - price)
+        settled[8] += wait * s.jobs[job].nodes * s.run_s[job]
         copy.counted += 1
     waiting_slowdown = 0.0
     waiting_s = 0.0
     violations = 0
     waiting_fairness = 0.0
     waiting_run_s = 0.0
+    waiting_work = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
@@ -162,6 +168,7 @@ def compute_power_reward(s: Any, a: Any, source: Any, b: int) -> float:
         waiting_slowdown += slow
         waiting_s += wait
         waiting_run_s += s.run_s[job]
+        waiting_work += wait * s.jobs[job].nodes * s.run_s[job]
         violations += 1 if wait > sla_s else 0
         waiting_fairness += user_weight[job] * slow
     building = power.building[0]
@@ -185,6 +192,7 @@ def compute_power_reward(s: Any, a: Any, source: Any, b: int) -> float:
         share * joules / KWH,
         share * grams / THOUSAND_KWH,
         share * money / THOUSAND_KWH,
+        share * (settled[8] + waiting_work) / env_settings.nodes / HOUR_S**2,
     )
     return charge(a, b, totals)
 
@@ -220,7 +228,7 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
     """The reward since the last call; writes the unweighted cost of each term to `terms`.
 
     `settled` has the sums over finished jobs: completion times, times without allocated GPUs, slowdowns, violations,
-    weighted completion times, lost GPU-hours, and allocated GPU-seconds.
+    weighted completion times, lost GPU-hours, allocated GPU-seconds, and times without allocated GPUs x work.
     """
     weight = source.weight
     alive = a.own.alive[b]
@@ -237,6 +245,7 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
     late = 0.0
     weighted = 0.0
     busy = 0.0
+    waiting_work = 0.0
     i = 0
     while i < copy.alive:
         job = alive[i]
@@ -254,6 +263,7 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
         violated = 1.0 if wait > sla_s else 0.0
         weighted_age = weight[copy.first + job] * age
         used = s.jobs[job].gpu_share * allocated_s
+        work = wait * s.jobs[job].gpu_share * job_state.run_s
         if finished:
             settled[0] += age
             settled[1] += wait
@@ -261,6 +271,7 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
             settled[3] += violated
             settled[4] += weighted_age
             settled[6] += used
+            settled[7] += work
             copy.alive -= 1
             alive[i] = alive[copy.alive]
         else:
@@ -270,6 +281,7 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
             late += violated
             weighted += weighted_age
             busy += used
+            waiting_work += work
             i += 1
     share = 1.0 / max(copy.jobs, 1)
     span = k.now - copy.first_s
@@ -282,5 +294,6 @@ def compute_gpu_reward(s: Any, a: Any, source: Any, b: int) -> float:
         settled[5],
         span / HOUR_S,
         (gpus * span - settled[6] - busy) / HOUR_S,
+        share * (settled[7] + waiting_work) / max(gpus, 1e-300) / HOUR_S**2,
     )
     return charge(a, b, totals)
