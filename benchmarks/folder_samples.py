@@ -189,7 +189,7 @@ def _search_agent() -> dict[str, Any]:
         "training": history,
         "weights": [["length", 0.5, "estimate"]],
         "judged": judged,
-        "plain_rule": None,
+        "search_outcome": None,
     }
 
 
@@ -211,7 +211,7 @@ def _power_agent() -> dict[str, Any]:
         "terms": {"slowdown": "mean slowdown", "energy": "energy"}, "units": metrics, "points": [point, point],
         "reference": {"name": "saf", "metrics": metrics, "intervals": None}, "windows": 4, "window_jobs": 100,
     }  # fmt: skip
-    return {"objective": "energy", "judged": judged, "front": front, "plain_rule": "saf"}
+    return {"objective": "energy", "judged": judged, "front": front, "search_outcome": "The agent is saf."}
 
 
 def _predictions(folder: Path) -> None:

@@ -59,7 +59,7 @@ def _read(name: str, folder: Path, rng: np.random.Generator) -> None:
 
     content = open_folder(folder)
     loaded = load_runs([folder], lambda _: None)
-    for comparison, _ in loaded.comparisons:
+    for comparison in (each.comparison for each in loaded.comparisons):
         assert comparison.table
         comparison.significance("mean_bsld", seed=0)
     del content
