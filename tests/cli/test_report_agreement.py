@@ -81,7 +81,7 @@ def test_starvation_is_marked_in_both(kilowait, pages):
     printed = kilowait("compare", "lublin:5000:128:0.9:7", "--policies", "fcfs,saf", "--out", out)
     kilowait("report", out, "--out", page)
     (line,) = [line for line in printed.out.splitlines() if line.startswith("saf ") and " !" in line]
-    assert "! longest wait above 5 times that of FCFS" in printed.out.splitlines()
+    assert "! longest wait above 5 times that of FCFS; --max-wait bounds it" in printed.out.splitlines()
     (sentence,) = [line for line in printed.out.splitlines() if line.startswith("Risk of starvation under saf: ")]
     text = page.read_text(encoding="utf-8")
     assert sentence in plain(text)

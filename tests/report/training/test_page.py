@@ -239,3 +239,18 @@ def test_preference_conditioned_agent(agent_folder, tmp_path):
     three["reference"] = {"name": "saf", "metrics": {**front["reference"]["metrics"], "sla": 0.3}}
     table = page_of(agent_folder("three", {**NETWORK, "front": three}), tmp_path)
     assert "weight of sla" in plain(table) and "under 3 preferences: from" not in plain(table)
+
+
+def test_long_waits_of_windows_are_marked_only_where_they_are_the_longest(agent_folder, tmp_path):
+    """Older folders have the mean of the windows' longest waits: it is not shown under the name of the longest."""
+    judged = evaluation()
+    for row, longest_s in zip(judged["rows"][:3], (7200.0, 36000.0, 3600.0), strict=True):
+        row["metrics"]["max_wait_s"] = longest_s
+    older = plain(page_of(agent_folder("older", {**NETWORK, "judged": judged}), tmp_path))
+    table = older.partition("later than the training jobs")[2].partition("Means of the windows")[0]
+    assert "mean wait" in table and "longest wait" not in table
+    judged["starvation"] = {"saf": 10.0}
+    text = page_of(agent_folder("newer", {**NETWORK, "judged": judged}), tmp_path)
+    sentence = "Risk of starvation under saf: its longest wait, 10 h 0 min, is 10 times that of fcfs (1 h 0 min)."
+    assert sentence in plain(text)
+    assert '<span class="starves">10 h 0 min</span>' in text

@@ -139,7 +139,7 @@ def _legend(comparison: Mapping[str, Any]) -> list[str]:
     """What the marks and the values of several windows are."""
     lines = ["* best of its column"]
     if comparison["starvation"]:
-        lines.append(f"! longest wait above {STARVATION_RATIO:g} times that of FCFS")
+        lines.append(f"! longest wait above {STARVATION_RATIO:g} times that of FCFS; --max-wait bounds it")
     if comparison["windows"] > 1:
         lines.append(WINDOWS_NOTE)
     return lines

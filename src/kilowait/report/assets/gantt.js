@@ -166,13 +166,14 @@ class Gantt {
         pen.stroke();
       }
       if (this.setup.groups.length > 1 && first < y.hi && first + rows > y.lo) {
-        const middle = at((Math.max(first, y.lo) + Math.min(first + rows, y.hi)) / 2);
+        const low = Math.max(first, y.lo), high = Math.min(first + rows, y.hi), middle = at((low + high) / 2);
+        const fits = pen.measureText(name).width < at(low) - at(high);
         pen.save();
         pen.translate(10, middle);
         pen.rotate(-Math.PI / 2);
         pen.textAlign = "center";
         pen.fillStyle = colours.ink;
-        pen.fillText(name, 0, 0);
+        if (fits) pen.fillText(name, 0, 0); // a longer name would be cut off, or overlap the next
         pen.restore();
       }
       first += rows;

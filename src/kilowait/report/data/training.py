@@ -16,7 +16,7 @@ from kilowait.evaluation.comparison.conclusions import (
     starvation,
     starvation_sentences,
 )
-from kilowait.evaluation.metric_definitions import better_of, metric_name
+from kilowait.evaluation.metric_definitions import WINDOWS_NOTE, better_of, metric_name
 from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.data.summary import starving_cell, verdict_cell
 from kilowait.report.format import (
@@ -83,7 +83,12 @@ class AgentEvaluationData:
         self._pairs = [PairwiseResult(**pair) for pair in pairs]
 
     def value(self, row: Mapping[str, Any], metric: str | None = None) -> float:
-        """A metric of a policy; NaN where it is undefined."""
+        """A metric of a policy; NaN where it is undefined.
+
+        Folders without `starvation` have the mean of the windows' longest waits in place of the longest: NaN.
+        """
+        if metric in ("max_wait_s", "starved_jobs") and "starvation" not in self.results:
+            return math.nan
         return null_to_nan(row["metrics"]).get(metric or self.metric, math.nan)
 
     def interval(self, row: Mapping[str, Any], metric: str | None = None) -> tuple[float, float]:
@@ -228,7 +233,7 @@ def evaluation_table(evaluation: AgentEvaluationData) -> ReportTable:
         labels,
         columns,
         marked=[place for place, row in enumerate(rows) if row["kind"] == "agent"],
-        note="Small: 95 % interval. Bold with a dot: best of the column.",
+        note=f"Small: 95 % interval. Bold with a dot: best of the column. {WINDOWS_NOTE}",
     )
 
 
