@@ -246,13 +246,13 @@ def _file_type(path: Path, rng: Random) -> None:
             path.with_name(_choice(("agent.pt", "agent.json", "card.json", "x"), rng)).write_bytes(data)
 
 
-def _sign(folder: Path) -> None:
-    """Write the hashes of the files of a predictor into its card."""
-    path = folder / "card.json"
+def _sign(folder: Path, prefix: str = "") -> None:
+    """Write the hashes of the files of a predictor into its card; `prefix` is that of the names of the files."""
+    path = folder / f"{prefix}card.json"
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         for name in card["files"]:
-            card["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            card["files"][name] = hashlib.sha256((folder / f"{prefix}{name}").read_bytes()).hexdigest()
         path.write_text(json.dumps(card), encoding="utf-8")
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return
@@ -276,5 +276,7 @@ def mutate(folder: Path, rng: Random) -> str:
         path.write_bytes(change(path.read_bytes(), rng))
         mutation = {".json": "fields", ".txt": "trees", ".npz": "arrays"}[path.suffix]
     if path.name != "card.json" and rng.random() < 0.95:
+        if path.name != "unmetered_card.json":
+            _sign(folder, "unmetered_")
         _sign(folder)
     return mutation

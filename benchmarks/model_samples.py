@@ -33,6 +33,7 @@ from kilowait.predict.forest import BoostingSettings, ForestSettings
 from kilowait.predict.job_history import from_log
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import fit, load
+from kilowait.predict.targets import energy
 
 __all__ = ["SAMPLES", "Sample"]
 
@@ -87,6 +88,32 @@ def _predictor(name: str) -> Sample:
             show_card(predictor)
 
     return Sample(write, use)
+
+
+@cache
+def _metered(is_measured: bool) -> Dataset:
+    """Energy of the jobs, or an unknown energy of the same jobs."""
+    jobs = _jobs(400)
+    if is_measured:
+        jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * jobs["nodes"] * (100.0 + 10.0 * jobs["user"]))
+    times = from_log(jobs)
+    return make_dataset(jobs, times, NODES, energy(jobs, times, require_measured=False))
+
+
+def _energy_predictor(folder: Path) -> None:
+    fit(_metered(True), PredictionModel.of("forest"), nodes=NODES, data="sample", settings=SETTINGS["forest"]).save(
+        folder
+    )
+
+
+def _use_energy_predictor(folder: Path) -> None:
+    predictor = load(folder)
+    for is_measured in (True, False):
+        predicted = predictor.predict(_metered(is_measured))
+        for values in (predicted.value, predicted.low, predicted.median, predicted.high):
+            assert np.isfinite(values).all() and (values >= 0).all(), "joules are not finite, or below 0"
+    with contextlib.redirect_stdout(io.StringIO()):
+        show_card(predictor)
 
 
 def _check_run(jobs: JobTable, cluster: Any, agent: Any) -> None:
@@ -189,6 +216,7 @@ def _file(name: str, save: Callable[[Path], object]) -> Callable[[Path], None]:
 
 SAMPLES: dict[str, Sample] = {
     **{f"predictor {name}": _predictor(name) for name in PREDICTORS},
+    "predictor of energy": Sample(_energy_predictor, _use_energy_predictor),
     "linear batch agent": Sample(_batch_agent, _use_batch),
     "linear GPU agent": Sample(
         _file("agent.json", lambda path: agent_equal_to_policy("srtf", 56, gpu_type_order="fastest").save(path)),

@@ -179,8 +179,9 @@ def test_error_messages(kilowait, predictor, log, tmp_path):
         "use the extension .parquet or .csv"
         in kilowait("predict", "features", log, "--out", tmp_path / "f.txt").error()
     )
+    (tmp_path / "file").write_text("")
     assert (
-        "its folder does not exist" in kilowait("predict", "features", log, "--out", tmp_path / "no" / "f.csv").error()
+        "is a file, not a folder" in kilowait("predict", "features", log, "--out", tmp_path / "file" / "f.csv").error()
     )
     assert "are only for the targets power and energy" in kilowait("predict", "score", log, "--power", "taurus").error()
     assert "unknown history source 'real'" in kilowait("predict", "score", log, "--history-source", "real").err

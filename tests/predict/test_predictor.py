@@ -313,7 +313,7 @@ def test_predictor_of_a_metered_log_predicts_an_unmetered_log(tmp_path, name, ta
     predictor = load(tmp_path)
     later = metered(repetitive_log(seed=1))
     hidden = metered_dataset(unmetered(later), target)
-    assert not hidden.has_known_values
+    assert not hidden.has_measured_values
     predicted = predictor.predict(hidden)
     shown = metered_dataset(later, target)
     truth = shown.target.values

@@ -212,14 +212,14 @@ def _show_carbon(out: Path, fetched: FetchResult) -> None:
 def mock_carbon(settings: MockCarbonSettings) -> None:
     """Serve the formats of the carbon-intensity services on this machine (127.0.0.1), without real services.
 
-    Use its address as --base-url of kilowait telemetry carbon, to try downloads without a network, a token or an
-    account. Electricity Maps accepts any token, and WattTime any user name and password.
+    Give its address to kilowait telemetry carbon as the address of the service, to try downloads without a network, a
+    token or an account. Electricity Maps accepts any token, and WattTime any user name and password.
     """
     import time
 
-    from kilowait.telemetry.mock_carbon import daily_curve, intensity_of, serve_mock_carbon
+    from kilowait.telemetry.mock_carbon import Intensity, daily_curve, intensity_of, serve_mock_carbon
 
-    intensity = daily_curve
+    intensity: Intensity = daily_curve
     if settings.carbon is not None:
         from kilowait.energy.signals import read_carbon
 

@@ -51,9 +51,9 @@ class Dataset:
         )
 
     @property
-    def has_known_values(self) -> bool:
-        """Whether the target of any job is known; if not, there is no earlier value to predict from."""
-        return bool(np.isfinite(self.target.values).any())
+    def has_measured_values(self) -> bool:
+        """Whether the target of any job is known, and is not a value of a power model."""
+        return bool((np.isfinite(self.target.values) & ~self.target.modelled).any())
 
     def without_earlier_values(self, node_w: float) -> Dataset:
         """The same jobs without the features and the anchor that depend on earlier values of power or energy.

@@ -11,7 +11,7 @@ import numpy as np
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import KINDS, TARGET_KINDS, all_job_keys, feature_meaning
 from kilowait.predict.job_history import PastEvents
-from kilowait.predict.predictor import METERED_TARGETS, Prediction, Predictor
+from kilowait.predict.predictor import Prediction, Predictor
 from kilowait.units import format_duration
 
 
@@ -53,7 +53,8 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
     prediction), before it is limited to the user's request.
     """
     predictions = predictor.predict(dataset)
-    predictor, dataset = predictor.suited_to(dataset)
+    chosen, dataset = predictor.suited_to(dataset)
+    is_unmetered, predictor = chosen is not predictor, chosen
     one = slice(row, row + 1)
     prediction = Prediction(
         predictions.value[one], predictions.low[one], predictions.median[one], predictions.high[one]
@@ -74,18 +75,21 @@ def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
         prediction=prediction,
         truth=float(dataset.target.values[row]),
         anchor=math.exp(dataset.features.anchor[row]),
-        anchor_text=_anchor_text(dataset, row),
+        anchor_text=_unmetered_anchor_text(dataset) if is_unmetered else _anchor_text(dataset, row),
         start=start,
         parts=tuple(parts),
     )
 
 
+def _unmetered_anchor_text(dataset: Dataset) -> str:
+    """Text that says what the anchor is in a log without measurements."""
+    time_text = " times the anchor of its run time" if dataset.target.name == "energy" else ""
+    return f"a fixed power of every node{time_text}: no job of this log was measured"
+
+
 def _anchor_text(dataset: Dataset, row: int) -> str:
     """Text that says which jobs the anchor is the median of."""
     keys, target = all_job_keys(dataset.jobs), dataset.target
-    if target.name in METERED_TARGETS and not dataset.has_known_values:
-        time_text = " times the anchor of its run time" if target.name == "energy" else ""
-        return f"a fixed power of every node{time_text}: no job of this log was measured"
     kind_texts = {**KINDS, **TARGET_KINDS}
     for kind in target.anchor_kinds:
         if kind in keys:

@@ -92,9 +92,14 @@ class Predictor:
 
     def suited_to(self, dataset: Dataset) -> tuple[Predictor, Dataset]:
         """The predictor and the dataset to predict from: if no job of a log was measured, those without the features
-        of earlier values; else these two."""
+        of earlier values; else these two.
+
+        A predictor that was fitted on values of a power model only predicts from such values.
+        """
         self.check(dataset)
-        if self.card.target not in METERED_TARGETS or not len(dataset) or dataset.has_known_values:
+        if self.card.target not in METERED_TARGETS or not len(dataset) or dataset.has_measured_values:
+            return self, dataset
+        if self.card.power.get("labels") == "model" and np.isfinite(dataset.target.values).any():
             return self, dataset
         if self.unmetered is None:
             raise InputError(
@@ -298,6 +303,8 @@ def fit(
     """
     check_model(model, dataset.target)
     dataset = _without_position_features(dataset)
+    if dataset.target.name in METERED_TARGETS and not dataset.has_measured_values:
+        power = {**(power or {}), "labels": "model"}
     options: dict[str, Any] = {
         "nodes": nodes,
         "data": data,

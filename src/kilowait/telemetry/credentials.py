@@ -91,7 +91,7 @@ def read_login(file: str | PathLike[str] | None, url: str) -> Login:
             f"WattTime needs a user name and a password, but {origin} has none; set both environment variables "
             f"({USER}, {PASSWORD}), or write them into the two lines of a file given with --token-file"
         )
-    return Login(url, *parts)
+    return Login(url, parts[0], parts[1])
 
 
 def _content(file: str | PathLike[str], what: str) -> str:

@@ -103,6 +103,27 @@ def test_feature_tables_contain_the_labels_and_their_source(log):
     assert power["power_source"].tolist() == columns["energy_source"].tolist()
 
 
+def test_labels_that_are_all_of_the_power_model_are_stated_as_such(tmp_path):
+    task = PredictionTask("lublin:300:16", target="energy", power="taurus")
+    loaded = load_dataset(task)
+    assert loaded.dataset.target.labels.endswith("else power model taurus")
+    predictor = fit_predictor(loaded, PredictionModel.of("boosting:median"), data="lublin")
+    assert predictor.card.power["labels"] == "model"
+    assert predictor.suited_to(loaded.dataset)[0] is predictor  # predicts from values of the power model
+
+
+def test_values_of_a_power_model_do_not_replace_measurements(log, tmp_path):
+    """A predictor of measured power does not use the power model's values as earlier values."""
+    loaded = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
+    predictor = fit_predictor(loaded, PredictionModel.of("boosting:median"), data="habits")
+    path = tmp_path / "later.parquet"
+    write_trace(repetitive_log(seed=1), path)
+    later = load_dataset(task_for_predictor(predictor.card, PredictionTask(str(path))), require_measured=False)
+    assert later.dataset.target.modelled.all()
+    assert predictor.suited_to(later.dataset)[0] is predictor.unmetered
+    assert any("no job of this log has measured power" in note for note in later.notes)
+
+
 def test_energy_of_the_power_model_is_written_for_a_log_without_measurements(tmp_path):
     task = PredictionTask("lublin:60:16", target="energy", power="taurus")
     columns = table_columns(load_dataset(task).dataset)

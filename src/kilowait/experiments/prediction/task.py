@@ -91,7 +91,7 @@ def load_dataset(task: PredictionTask, *, require_measured: bool = True) -> Pred
             meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
         dataset = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times, **watts))
-        if len(dataset) and not dataset.has_known_values:
+        if not require_measured and power["labels"] != "model" and len(dataset) and not dataset.has_measured_values:
             history_notes += (f"no job of this log has measured {task.target}: predicted without earlier values",)
     notes = tuple(text for text in (note, sample_note, *history_notes) if text is not None)
     return PredictionData(dataset, cluster, workload, notes, power, log_jobs)
