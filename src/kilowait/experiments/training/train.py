@@ -11,6 +11,7 @@ from typing import Any
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments.oversized import jobs_that_fit, without_oversized
@@ -51,7 +52,7 @@ def train(
     seed: int = 0,
     power: PowerSettings | str | None = None,
     power_controls: str = DEFAULT_CONTROLS,
-    on_oversized: str = "error",
+    on_oversized: str = Settings.on_oversized,
     resume: bool = False,
     force: bool = False,
     progress: Callable[[Any], None] | None = None,
