@@ -71,7 +71,7 @@ READERS: dict[str, list[str]] = {
     "carbon.json": [f"{_POWERED} --carbon carbon.json"],
     "power.toml": ["energy describe power.toml", "simulate lublin:20:8 --power power.toml"],
     "cluster.toml": ["simulate lublin:20:8 --cluster cluster.toml"],
-    "nodes.csv": ["simulate gpu:10:gpu-mixed --cluster nodes.csv --on-oversized drop"],
+    "nodes.csv": ["simulate gpu:10:gpu-mixed --cluster nodes.csv --oversized drop"],
     "run/results.json": ["report run"],
     "run/manifest.json": ["report run", "simulate lublin:20:8 --out run --force"],
     "run/scenario.toml": ["report run"],

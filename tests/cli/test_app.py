@@ -12,7 +12,7 @@ SIMULATE, COMPARE, TRAIN = options_of(["simulate"]), options_of(["compare"]), op
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('use on_oversized="drop" to leave out', "use --on-oversized drop to leave out"),
+        ('use on_oversized="drop" to leave out', "use --oversized drop to leave out"),
         ("at_limit='kil' is unknown", "--at-limit kil is unknown"),
         ("schedule_per is for batch clusters", "--schedule-per is for batch clusters"),
         ("resume=True", "resume=True"),  # simulate has no --resume
@@ -47,7 +47,7 @@ def test_aliases_are_parameters_of_some_command():
 
 
 def test_messages_name_options(kilowait):
-    assert "--on-oversized drop" in kilowait("simulate", "lublin:3:64", "--cluster", "nodes:1").error()
+    assert "--oversized drop" in kilowait("simulate", "lublin:3:64", "--cluster", "nodes:1").error()
     assert (
         "--carbon-scope needs a power model" in kilowait("simulate", "lublin:3:64", "--carbon-scope", "direct").error()
     )

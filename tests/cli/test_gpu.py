@@ -209,8 +209,8 @@ def test_impossible_jobs(kilowait, tmp_path):
     """Each is a one-line error or an entry of the cleaning report."""
     assert "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
     args = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
-    assert "or --on-oversized drop to leave such jobs out" in kilowait("simulate", *args).error()
-    assert kilowait("simulate", *args, "--on-oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
+    assert "or --oversized drop to leave such jobs out" in kilowait("simulate", *args).error()
+    assert kilowait("simulate", *args, "--oversized", "drop", "--json").json()["metrics"]["rejected"] == 1
     for row, message in (
         ("2,10,60,1,4,2,500,V100,-1", "fractional GPU requested with other than 1 GPU: whole GPUs used"),
         ("2,10,-60,1,4,1,1000,V100,-1", "run time below 0"),
@@ -274,3 +274,46 @@ def test_policies_and_clusters_are_listed(kilowait):
     listed = kilowait("clusters", "--gpus", "--json").json()
     assert "fgd" in listed["placements"] and any(row["name"] == "T4" for row in listed["gpus"])
     assert "G2" in kilowait("clusters", "--gpus").out
+
+
+GOOGLE_LIKE = "job_id,submit_s,runtime_s,nodes,cores,gpus\n" + "".join(
+    f"{number},{60 * number},600,1,{900 if number % 6 == 0 else 4},{0 if number % 6 == 0 else 1}\n"
+    for number in range(300)
+)
+"""300 jobs, a sixth of which need more cores than any node has."""
+SMALL_SEARCH = ("--generations", "1", "--population", "4", "--windows", "2", "--window", "10")
+
+
+def test_one_rule_for_jobs_that_fit_on_no_node(kilowait, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(GOOGLE_LIKE)
+    machine = tmp_path / "site.toml"
+    machine.write_text(
+        'name = "site"\n[[group]]\nname = "a"\nnodes = 2\ncores = 64\ngpus = 4\ngpu_type = "V100"\nnode_level = true\n'
+    )
+    log = (path, "--cluster", machine)
+    train = ("train", *log, "--algo", "cma-es", *SMALL_SEARCH, "--out", tmp_path / "agent")
+    evaluate = ("evaluate", tmp_path / "agent", *log, "--windows", "2", "--window", "10")
+    for command in (train, ("simulate", *log), ("compare", *log, "--policies", "fcfs,sjf")):
+        assert (
+            "it fits on no nodes of the cluster: use a larger cluster, or --oversized drop"
+            in kilowait(*command).error()
+        )
+    note = "note: 50 of 300 jobs are larger than the cluster and are left out"
+    trained = kilowait(*train, "--oversized", "drop")
+    assert trained.status == 0 and note in trained.err
+    assert 'on_oversized = "drop"' in (tmp_path / "agent" / "scenario.toml").read_text()
+    assert "--oversized drop" in kilowait(*evaluate).error()
+    evaluated = kilowait(*evaluate, "--oversized", "drop")
+    assert evaluated.status == 0 and note in evaluated.err
+    compared = kilowait("compare", *log, "--policies", "fcfs,sjf", "--oversized", "drop")
+    assert compared.status == 0 and note in compared.err
+    assert "300, 50 did not fit and were left out" in kilowait("simulate", *log, "--oversized", "drop").out
+
+
+def test_a_workload_without_gpu_jobs_is_said(kilowait, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,runtime_s,nodes,cores,gpus\n1,0,60,1,4,0\n2,5,60,1,4,0\n")
+    for verb in (("simulate",), ("compare", "--policies", "fcfs,sjf")):
+        result = kilowait(verb[0], path, *verb[1:], "--cluster", "openb")
+        assert "note: none of the 2 jobs requests a GPU: all run on the cores of openb" in result.err

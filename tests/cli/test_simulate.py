@@ -40,7 +40,7 @@ def test_every_option_reaches_the_scenario(kilowait):
         "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
         "--backfill-order", "sjf", "--at-limit", "kill", "--overrun", "steps",
         "--schedule-per", "event", "--placement", "balance",
-        "--on-oversized", "drop", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
+        "--oversized", "drop", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
     ).json()  # fmt: skip
     scenario = report["scenario"]
     assert scenario["policy"] == "multifactor:age=500:size=0"
@@ -61,9 +61,7 @@ def test_csv_with_a_column_map(kilowait, csv):
 
 
 def test_nan_is_null(kilowait):
-    result = kilowait(
-        "simulate", "lublin:3:64", "--cluster", "nodes:1", "--on-oversized", "drop", "--json", "--jobs", "1"
-    )
+    result = kilowait("simulate", "lublin:3:64", "--cluster", "nodes:1", "--oversized", "drop", "--json", "--jobs", "1")
     metrics = result.json()["metrics"]
     assert metrics["jobs"] == 1 and (metrics["rejected"] == 1) == (metrics["mean_wait_s"] is None)
 

@@ -36,7 +36,7 @@ Examples:
 @verb(
     app,
     "agent trace preference policies cluster backfill test_fraction windows window seed power power_controls "
-    f"{SIGNALS} load jobs {LOG_FORMAT} runtime_predictor power_predictor json",
+    f"{SIGNALS} on_oversized load jobs {LOG_FORMAT} runtime_predictor power_predictor json",
     epilog=_EVALUATE,
     cooling=COOLING_WITHOUT_WEATHER,
 )
@@ -83,7 +83,7 @@ def evaluate(
 @verb(
     app,
     "agent trace cluster test_fraction windows window grid_steps seed power power_controls "
-    f"{SIGNALS} load jobs {LOG_FORMAT} json",
+    f"{SIGNALS} on_oversized load jobs {LOG_FORMAT} json",
     epilog=_PARETO,
     cooling=COOLING_WITHOUT_WEATHER,
 )

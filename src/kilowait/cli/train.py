@@ -51,7 +51,7 @@ Examples:
 @verb(
     app,
     "trace out algo networks cluster seed objective search backfill windows window max_wait generators "
-    f"resume power power_controls {SIGNALS} load jobs {LOG_FORMAT} "
+    f"resume power power_controls {SIGNALS} on_oversized load jobs {LOG_FORMAT} "
     "runtime_predictor power_predictor json force",
     epilog=_TRAIN,
     cooling=COOLING_WITHOUT_WEATHER,
@@ -114,7 +114,7 @@ def _given(context: typer.Context, *names: str) -> dict[str, Any]:
 @verb(
     app,
     "trace out algo network trials total_timesteps cluster seed backfill num_envs episode_jobs queue_window objective "
-    f"sla max_wait windows window device resume load jobs {LOG_FORMAT} json force",
+    f"sla max_wait windows window device resume on_oversized load jobs {LOG_FORMAT} json force",
     epilog=_TUNE,
 )
 def tune(

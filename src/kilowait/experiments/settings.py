@@ -161,7 +161,12 @@ CarbonScope = Annotated[
 ]
 LogStart = Annotated[str | None, Option("DATE", "Date of the first submission (UTC), for logs without dates.")]
 OnOversized = Annotated[
-    str, Option("error|drop", "Jobs larger than the cluster: fail (error), or leave them out and count them (drop).")
+    str,
+    Option(
+        "error|drop",
+        "Jobs larger than the cluster: fail (error), or leave them out and count them (drop).",
+        "--oversized",
+    ),
 ]
 Load = Annotated[float | None, Option("TARGET", "Scale the times between arrivals to this offered load, e.g. 0.9.")]
 

@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents.linear_gpu import agent_equal_to_policy
 from kilowait.errors import InputError, NoProgressError
-from kilowait.experiments.comparison.freedom import difference_sentence, freedom_of_run
+from kilowait.evaluation.comparison.freedom import difference_sentence, freedom_of_run
 from kilowait.experiments.comparison.results import summarize_comparison
 from kilowait.policies import as_policy
 from kilowait.policies.simulation import gpu_settings_for

@@ -140,6 +140,10 @@ def test_sentences(gpus):
     preempted = gpus.gpus["las"]["preemptions"]
     assert preempted > 0
     assert f"las: {preempted:,.0f} preemptions, no work lost" in " ".join(text)
+    assert "Every restart costs 30 s." in text
+    assert not any("different freedom" in line for line in text)
+    unequal = sentences(GpuData.of(ComparisonData(gpu_comparison(policies=["srtf", "srtf:preempt=0"]), 0)))
+    assert "They have different freedom: srtf may preempt jobs, srtf:preempt=0 may not." in unequal
     assert "fcfs:" not in next(sentence for sentence in text if "were preempted" in sentence)
     single_policy = GpuData.of(ComparisonData(gpu_comparison(policies=["fcfs"]), 0))
     assert "No job was preempted or migrated." in sentences(single_policy)

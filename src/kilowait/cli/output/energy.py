@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
+from kilowait.cli.output.run import checkpoints_text
 from kilowait.evaluation.metric_definitions import metric_name
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def show_controls(comparison: Mapping[str, Any], workload: Workload) -> None:
     console.log_title(comparison, workload)
     print()
     show_energy(comparison, waits=True)
+    if "preemption_costs" in comparison:
+        print(f"checkpoints: {checkpoints_text(comparison['preemption_costs'])}")
 
 
 def show_description(comparison: Mapping[str, Any]) -> None:

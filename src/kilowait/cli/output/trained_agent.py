@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
+from kilowait.cli.output.run import checkpoints_text
 from kilowait.evaluation.comparison.conclusions import gpu_agent_sentences, power_agent_sentences
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
             f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"
         )
+    print(f"\ncheckpoints: {checkpoints_text(evaluation['preemption_costs'])}")
     if "agent" in evaluation["ratios"]:
         print()
         for sentence in gpu_agent_sentences(evaluation["ratios"]["agent"], evaluation["windows"]):

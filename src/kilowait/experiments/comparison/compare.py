@@ -34,6 +34,7 @@ from kilowait.experiments.comparison.run_matrix import (
     default_workers,
     run_cells,
 )
+from kilowait.experiments.oversized import jobs_that_fit, oversized_note
 from kilowait.experiments.policies import (
     AGENT_PREFIX,
     combine_policies,
@@ -103,7 +104,9 @@ def compare(
     else:
         cut = single_window(jobs) if windows is None else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
     named = dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
-    freedom, skip = shared_freedom(map(_policy, named.values())) if cluster.node_level else ({}, False)
+    resolved = {name: _policy(policy) for name, policy in named.items()}
+    shares = cluster.node_level and settings is None
+    freedom, skip = shared_freedom(resolved.values()) if shares else ({}, False)
     if backfill is None:
         backfill = default_backfill(cluster.node_level, skip) if settings is None else _backfill(settings)
     context = None
@@ -112,12 +115,8 @@ def compare(
         powered, _ = with_power(settings_of_power, cut.jobs)
         cut = replace(cut, jobs=powered)
         context = make_power_context(settings_of_power, powered, cluster)
-    for text in power_controls:
-        check_power_controls(text)
-        check_controls_supported(text, cluster)
-        if text != "none" and context is None:
-            raise InputError(f"power controls {text!r} need a power model; give power, such as power='taurus'")
-    configured = [(PolicyConfig(name, backfill, _kind(policy)), _policy(policy)) for name, policy in named.items()]
+    _check_control_sets(power_controls, cluster, has_power=context is not None)
+    configured = [(PolicyConfig(name, backfill, _kind(policy)), resolved[name]) for name, policy in named.items()]
     pairs = combine_policies(configured, [backfill], power_controls, clairvoyant=clairvoyant)
     configs = tuple(config for config, _ in pairs)
     started: set[int] = set()
@@ -128,10 +127,17 @@ def compare(
             progress(configs[cell[1]].label)
 
     arguments = {**changes, **({} if settings is None else {"settings": settings})}
-    if settings is not None:
-        freedom = {}
     case = ComparisonCase(trace, cluster, Workload(cut.jobs), cut, arguments, context, freedom=freedom)
     return compare_cases((case,), configs, policies=[policy for _, policy in pairs], workers=1, progress=report)[0]
+
+
+def _check_control_sets(power_controls: Sequence[str], cluster: Cluster, *, has_power: bool) -> None:
+    """Raise an error unless these sets of power controls can be used on this cluster."""
+    for text in power_controls:
+        check_power_controls(text)
+        check_controls_supported(text, cluster)
+        if text != "none" and not has_power:
+            raise InputError(f"power controls {text!r} need a power model; give power, such as power='taurus'")
 
 
 def compare_cases(
@@ -250,6 +256,8 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
                 check_controls_supported(config.power_controls, cluster)
             check_placement_on(policy_and_placement(config.policy)[1], cluster)
         notes += policy_notes((config.policy for config in plan.policies), scenario.placement, workload.jobs, cluster)
+        if scenario.on_oversized == "drop":
+            notes += tuple(oversized_note(jobs_that_fit(workload.jobs, cluster, "drop", scenario.gpu.gpu_speeds)))
         windows = plan.window_options.cut(workload.jobs)
         workload = workload.evaluated_from(int(windows.first.min()))
         cases.append(

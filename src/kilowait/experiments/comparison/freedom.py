@@ -3,39 +3,23 @@
 A contender that preempts, migrates, tries the fastest GPU types first or lets jobs overtake blocked ones has an
 advantage that has nothing to do with its order of jobs. Therefore all priority policies of a comparison get the freedom
 that any contender has (`shared_freedom`), unless the user sets it; the freedom of every run is reported
-(`freedom_of_run`).
+(`evaluation.comparison.freedom`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.policy import Policy
+from kilowait.evaluation.comparison.freedom import freedom_of_run
 from kilowait.experiments.settings import GpuOptions
 from kilowait.policies.simulation import gpu_settings_for
 
-FREEDOMS = ("preempt", "migrate", "types", "skip")
-"""Preempt running jobs; migrate running jobs; try some GPU types first; start jobs behind a job that does not fit."""
 SHARED = ("preempt", "migrate", "gpu_type_order")
 """The settings of `shared_freedom`."""
-
-
-def freedom_of_run(run: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a run on a GPU cluster was allowed to do, by the settings that its log records.
-
-    >>> freedom_of_run({"preempt": True, "gpu_type_order": "fastest", "head_of_line_blocking": True})
-    ('preempt', 'types')
-    """
-    may = {
-        "preempt": run.get("preempt", False),
-        "migrate": run.get("migrate", False),
-        "types": run.get("gpu_type_order", "any") != "any",
-        "skip": not run.get("head_of_line_blocking", True),
-    }
-    return tuple(name for name in FREEDOMS if may[name])
 
 
 def freedom_of_policy(policy: Policy) -> tuple[str, ...]:
@@ -73,28 +57,6 @@ def with_freedom(settings: Mapping[str, Any], policy: Policy, freedom: Mapping[s
         unset = {name: value for name, value in freedom.items() if getattr(options, name) is None}
         return {**settings, "gpu": replace(options, **unset)}
     return {**freedom, **settings}
-
-
-_VERBS = {
-    "preempt": "preempt jobs",
-    "migrate": "migrate jobs",
-    "types": "try some GPU types first",
-    "skip": "let jobs overtake blocked ones",
-}
-
-
-def difference_sentence(first: str, first_may: Sequence[str], second: str, second_may: Sequence[str]) -> str:
-    """What one of two contenders may do and the other not; empty if they may do the same.
-
-    >>> difference_sentence("agent", ("preempt", "migrate"), "sjf", ("preempt",))
-    'They have different freedom: agent may migrate jobs, sjf may not.'
-    """
-    parts = []
-    for name, other, more, fewer in ((first, second, first_may, second_may), (second, first, second_may, first_may)):
-        extra = [_VERBS[each] for each in FREEDOMS if each in more and each not in fewer]
-        if extra:
-            parts.append(f"{name} may {' and '.join(extra)}, {other} may not")
-    return f"They have different freedom: {'; '.join(parts)}." if parts else ""
 
 
 def freedom_note(freedom: Mapping[str, Any]) -> str:

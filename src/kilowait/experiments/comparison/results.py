@@ -33,7 +33,7 @@ from kilowait.evaluation.comparison.conclusions import (
     starvation_sentences,
     trade_off_sentence,
 )
-from kilowait.experiments.comparison.freedom import difference_sentence, freedom_of_run
+from kilowait.evaluation.comparison.freedom import difference_sentence, freedom_of_run
 from kilowait.experiments.gpu_options import run_speeds, speed_sources_text
 from kilowait.experiments.power import PowerContext
 from kilowait.experiments.power_controls import DEFAULT_GPU_CAPS, gpu_cap_share, parse_gpu_power_caps

@@ -18,8 +18,9 @@ from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cu
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, ratio_interval
 from kilowait.evaluation.comparison.pairwise import pareto_front
 from kilowait.experiments.comparison.compare import compare, compare_cases
-from kilowait.experiments.comparison.results import gpu_metrics_by_window, summarize_comparison
+from kilowait.experiments.comparison.results import PREEMPTION_COSTS, gpu_metrics_by_window, summarize_comparison
 from kilowait.experiments.comparison.run_matrix import ComparisonCase
+from kilowait.experiments.oversized import without_oversized
 from kilowait.experiments.policies import with_preference
 from kilowait.experiments.power import PowerTraining
 from kilowait.experiments.power_controls import PowerAgent, bind_agent_power
@@ -156,6 +157,7 @@ def evaluate_gpu_agent(
     return {
         "windows": len(windows),
         "window_jobs": int(windows.size[0]),
+        "preemption_costs": {name: getattr(GpuSettings(), name) for name in PREEMPTION_COSTS},
         "policies": {
             name: {
                 **{metric: float(np.mean(values)) for metric, values in metrics.items()},
@@ -312,10 +314,11 @@ def run_evaluation(task: EvaluationTask, console: Console) -> AgentEvaluation:
     agent, scenario, seed = task.agent, task.scenario, task.seed
     with console.busy(f"reading {scenario.trace} ..."):
         workload, cluster, notes = prepare_scenario(scenario)
+        workload, more = without_oversized(workload, cluster, scenario.on_oversized)
     count = len(workload.jobs)
     within = (int(count * (1 - task.test_fraction)), count)
     windows = cut_windows(workload.jobs, task.windows or 1, window_jobs=task.window_jobs, seed=seed, within=within)
-    for text in (*notes, *workload.evaluated_from(int(windows.first.min())).leakage_notes):
+    for text in (*notes, *more, *workload.evaluated_from(int(windows.first.min())).leakage_notes):
         console.note(text)
     with console.busy("testing the agent ..."):
         if getattr(agent, "skips", False):
@@ -336,7 +339,8 @@ def run_preference_front(task: EvaluationTask, grid_steps: int | None, console: 
     scenario = task.scenario
     with console.busy(f"reading {scenario.trace} ..."):
         workload, cluster, notes = prepare_scenario(scenario)
-    for text in notes:
+        workload, more = without_oversized(workload, cluster, scenario.on_oversized)
+    for text in (*notes, *more):
         console.note(text)
     test_jobs = workload.jobs[int(len(workload.jobs) * (1 - task.test_fraction)) :]
     power = None

@@ -11,8 +11,10 @@ from typing import Any
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import split
+from kilowait.experiments.oversized import jobs_that_fit, without_oversized
 from kilowait.experiments.policies import parse_names
 from kilowait.experiments.power import DEFAULT_CONTROLS, PowerTraining, with_power
 from kilowait.experiments.power_controls import check_reward
@@ -50,6 +52,7 @@ def train(
     seed: int = 0,
     power: PowerSettings | str | None = None,
     power_controls: str = DEFAULT_CONTROLS,
+    on_oversized: str = Settings.on_oversized,
     resume: bool = False,
     force: bool = False,
     progress: Callable[[Any], None] | None = None,
@@ -71,6 +74,7 @@ def train(
         power: power model and signals (`kilowait.experiments.power.PowerSettings`, or the name of a power model): the
             agent also uses power controls. None: it does not.
         power_controls: with `power`: the power controls it may use.
+        on_oversized: jobs larger than the cluster: an error, or leave them out ("drop").
         resume: continue from the checkpoint in `out`.
         force: replace an earlier training in `out`; without it that is an error.
         progress: called after every generation of a search, or every update of a network.
@@ -91,8 +95,10 @@ def train(
         with TemporaryDirectory(prefix="kilowait-train-") as folder:
             return train(
                 jobs, cluster, algo, out=folder, seed=seed, power=power, power_controls=power_controls,
-                progress=progress, trace=trace, **settings,
+                on_oversized=on_oversized, progress=progress, trace=trace, **settings,
             )  # fmt: skip
+    fits = jobs_that_fit(jobs, cluster, on_oversized)
+    jobs = jobs if fits.all() else jobs[fits]
     folder_path = Path(out)
     if not resume:
         check_can_start(folder_path, resume=False, force=force)
@@ -173,11 +179,12 @@ def run_training(task: TrainingTask, console: Console, command: Sequence[str]) -
     with resumable(task.out, resume=task.resume, force=task.force, console=console) as checkpoints:
         with console.busy(f"reading {scenario.trace} ..."):
             workload, cluster, notes = prepare_scenario(scenario)
+            workload, more = without_oversized(workload, cluster, scenario.on_oversized)
             workload = _with_test_predictions(workload)
             if scenario.power is not None and trainer.takes_power:
                 power = PowerTraining.of(scenario.power, scenario.power_controls, workload.jobs, cluster)
                 trainer = replace(trainer, power=power)
-        for note in (*notes, *workload.leakage_notes):
+        for note in (*notes, *more, *workload.leakage_notes):
             console.note(note)
         trainer.check(workload.jobs, cluster)
         for note in trainer.notes:

@@ -30,6 +30,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.evaluation.storage import check_writable, plain_json
+from kilowait.experiments.oversized import without_oversized
 from kilowait.experiments.scenario import Console, prepare_scenario
 from kilowait.experiments.scenario_inputs import jobs_sha256
 from kilowait.experiments.settings import Scenario
@@ -345,7 +346,8 @@ def run_tuning(task: TuningTask, console: Console, command: Sequence[str]) -> li
         before = prepare_search_folder(out, resume=task.resume, force=task.force)
         with console.busy(f"reading {scenario.trace} ..."):
             workload, cluster, notes = prepare_scenario(scenario)
-        for note in notes:
+            workload, more = without_oversized(workload, cluster, scenario.on_oversized)
+        for note in (*notes, *more):
             console.note(note)
         parts = split(workload.jobs)
         if task.resume:

@@ -14,6 +14,7 @@ from typing import Any
 from kilowait.cluster import Cluster
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
 from kilowait.evaluation.comparison import Window
+from kilowait.evaluation.comparison.freedom import difference_sentence, freedom_of_run
 from kilowait.jobs import ExecutionLog
 from kilowait.report.data.comparison import ComparisonData, nan_last
 from kilowait.report.data.gpu_timeline import GpuTimeline
@@ -159,7 +160,13 @@ def _mean(values: Sequence[float]) -> float:
 
 def sentences(gpu_data: GpuData) -> list[str]:
     """Summary sentences on the GPUs."""
-    return [_allocation(gpu_data), *_by_type(gpu_data), *_preemptions(gpu_data), *_fairness(gpu_data)]
+    return [
+        _allocation(gpu_data),
+        *_by_type(gpu_data),
+        *_preemptions(gpu_data),
+        *_freedom(gpu_data),
+        *_fairness(gpu_data),
+    ]
 
 
 def _label(gpu_data: GpuData, policy: int) -> str:
@@ -218,7 +225,20 @@ def _preemptions(gpu_data: GpuData) -> list[str]:
     if not parts:
         return ["No job was preempted or migrated."]
     each = "" if gpu_data.comparison.batched else " per window, on average"
-    return [f"Jobs were preempted or migrated{each}. {'; '.join(parts)}."]
+    load_s = gpu_data.comparison.logs(0, 0).run.get("checkpoint_load_s")
+    restart = [] if load_s is None else [f"Every restart costs {format_duration(float(load_s))}."]
+    return [f"Jobs were preempted or migrated{each}. {'; '.join(parts)}.", *restart]
+
+
+def _freedom(gpu_data: GpuData) -> list[str]:
+    """What the best policy may do and another one not, or the reverse."""
+    comparison = gpu_data.comparison
+    may = [freedom_of_run(comparison.logs(policy, 0).run) for policy in gpu_data.order]
+    labels = [_label(gpu_data, policy) for policy in gpu_data.order]
+    found = [
+        difference_sentence(labels[0], may[0], label, other) for label, other in zip(labels[1:], may[1:], strict=True)
+    ]
+    return [sentence for sentence in found if sentence]
 
 
 def _fairness(gpu_data: GpuData) -> list[str]:
