@@ -104,6 +104,22 @@ def test_network_with_prediction_features(tmp_path):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
 
 
+def test_network_with_request_features(tmp_path):
+    decision_settings = DecisionSettings(queue_window=16, backfill_order="agent", request_features=True)
+    network_ = network(decision_settings.observation_spec, "kernel", seed=3, width=16)
+    save_network(network_, tmp_path / "agent.pt", provenance={"decision_settings": settings_to_dict(decision_settings)})
+    agent = network_agent(tmp_path / "agent.pt")
+    assert agent.decision_settings.request_features and engine_weights(agent.network) is not None
+    jobs = crowded(60, 1).with_columns(priority=np.arange(60) % 7, queue=np.arange(60) % 3)
+    inside = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"]
+    outside = run_policy(
+        jobs, MACHINE, lambda observation: greedy_actions(network_, observation), decision_settings=decision_settings
+    )
+    assert np.array_equal(inside, outside.jobs()["start_s"])
+    other = jobs.with_columns(priority=-jobs["priority"])
+    assert not np.array_equal(inside, kw.simulate(other, MACHINE, agent, "easy").jobs()["start_s"])
+
+
 def test_agents_without_prediction_field_still_load(tmp_path):
     # What files said then: no word of predictions, and these columns.
     saved = {

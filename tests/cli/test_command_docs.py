@@ -77,6 +77,7 @@ def test_page_mentions_every_command(kilowait):
         "predict apply",
         "predict explain",
         "predict describe",
+        "energy template",
         "bench",
     ):
         assert f"kilowait {verb}" in page

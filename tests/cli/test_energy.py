@@ -133,3 +133,10 @@ def test_savings_on_the_mira_log(kilowait, data_dir):
         < 0.1
     )
     assert rows["all"]["saved"]["cost"] > 0.1
+
+
+def test_template_is_described(kilowait, tmp_path):
+    printed = kilowait("energy", "template")
+    assert printed.status == 0 and printed.out.startswith("# Template of a power model")
+    (tmp_path / "my.toml").write_text(printed.out)
+    assert "my cluster" in kilowait("energy", "describe", tmp_path / "my.toml").out

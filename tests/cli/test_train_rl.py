@@ -78,6 +78,8 @@ def test_error_messages(kilowait, folder):
     assert "term=weight" in reward
     preferences = kilowait("train", TRACE, "--objectives", "slowdown,wait", "--out", str(folder / "z")).error()
     assert "use --algo ppo" in preferences
+    features = kilowait("train", TRACE, "--request-features", "--out", str(folder / "z")).error()
+    assert "--request-features is for networks; add --algo ppo" in features
     missing = kilowait("evaluate", str(folder / "none.pt"), TRACE).error()
     assert "none.pt" in missing
 

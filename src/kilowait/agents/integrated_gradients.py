@@ -35,6 +35,7 @@ from kilowait.envs.observation_spec import (
     GPU_SUMMARY,
     GPU_VARYING_FEATURES,
     PREDICTION_FEATURES,
+    REQUEST_FEATURES,
     SUMMARY,
 )
 
@@ -323,7 +324,7 @@ def _job_description(features: tuple[str, ...], row: npt.NDArray[np.float32], cl
 def _meanings(spec: Any) -> dict[str, str]:
     """Meanings of the features, by name."""
     if "gpus" not in spec.features:
-        return {**FEATURES, **PREDICTION_FEATURES, **SUMMARY}
+        return {**FEATURES, **PREDICTION_FEATURES, **REQUEST_FEATURES, **SUMMARY}
     meanings = {**GPU_SUMMARY, **GPU_CONSTANT_FEATURES, **GPU_VARYING_FEATURES}
     type_meanings = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
     for name in (*spec.features, *spec.summary):

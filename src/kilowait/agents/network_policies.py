@@ -343,8 +343,8 @@ def settings_to_dict(
     if order is not None and not isinstance(order, str):
         saved["backfill_order"] = decision_settings.backfill_order.name  # type: ignore[union-attr]
     saved["max_wait_s"] = None if np.isinf(decision_settings.max_wait_s) else decision_settings.max_wait_s
-    # Older files have no field `prediction_features`: it is written where it is true only.
-    return {name: value for name, value in saved.items() if name != "prediction_features" or value}
+    # Older files have no such fields: they are written where they are true only.
+    return {name: value for name, value in saved.items() if name not in _OPTIONAL or value}
 
 
 MAX_SECONDS = 1e12
@@ -369,7 +369,7 @@ _BATCH: dict[str, Field] = {
     "placement": Text(),
     "overrun": Text(),
 }
-_OPTIONAL: dict[str, Field] = {"prediction_features": Flag()}
+_OPTIONAL: dict[str, Field] = {"prediction_features": Flag(), "request_features": Flag()}
 _SETTINGS: dict[str, tuple[dict[str, Field], dict[str, Field]]] = {
     "kilowait/Gpu-v0": (
         {

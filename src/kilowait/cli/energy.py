@@ -22,6 +22,9 @@ _DESCRIBE_EPILOG = """\b
 Examples:
   kilowait energy describe polaris
   kilowait energy describe my-power.toml --cluster my-cluster.toml"""
+_TEMPLATE_EPILOG = """\b
+Example:
+  kilowait energy template > my.toml"""
 _CONTROLS_EPILOG = """\b
 Examples:
   kilowait energy controls lumos_mira.csv.gz --cluster mira --power mira --carbon PJM_2022.csv --repeat-signals
@@ -62,6 +65,14 @@ def describe(
     from kilowait.cli.output.energy import show_description
 
     show_description(result)
+
+
+@verb(app, epilog=_TEMPLATE_EPILOG)
+def template() -> None:
+    """Print a template of a power model file, with comments, to be filled in with the numbers of a cluster."""
+    from kilowait.energy.power.toml import template as text
+
+    print(text(), end="")
 
 
 @verb(

@@ -35,7 +35,14 @@ from kilowait.envs.kernels.state_stack import (
     static_score_kernel,
 )
 from kilowait.envs.kernels.step import START_PREPARED, KernelSet
-from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY, ObservationSpec, fixed_features
+from kilowait.envs.observation_spec import (
+    FEATURES,
+    PREDICTION_FEATURES,
+    REQUEST_FEATURES,
+    SUMMARY,
+    ObservationSpec,
+    fixed_features,
+)
 from kilowait.envs.reward_terms import Reward, user_numbers
 from kilowait.envs.vector_env import EngineVectorEnv, plain_jobs
 from kilowait.errors import InputError
@@ -82,6 +89,8 @@ class DecisionSettings:
     """Whether the observation has edges between jobs."""
     prediction_features: bool = False
     """Whether jobs have `observation_spec.PREDICTION_FEATURES`; the jobs need the column planned_s."""
+    request_features: bool = False
+    """Whether jobs have `REQUEST_FEATURES`: memory, priority, queue and account, where the log has them."""
 
     def __post_init__(self) -> None:
         if self.queue_window < 1 or not self.max_wait_s > 0:
@@ -99,7 +108,11 @@ class DecisionSettings:
     @property
     def observation_spec(self) -> ObservationSpec:
         """The shape of observations."""
-        features = (*FEATURES, *(PREDICTION_FEATURES if self.prediction_features else ()))
+        features = (
+            *FEATURES,
+            *(PREDICTION_FEATURES if self.prediction_features else ()),
+            *(REQUEST_FEATURES if self.request_features else ()),
+        )
         return ObservationSpec(features, tuple(SUMMARY), self.queue_window, 1, int(self.hold), self.graph)
 
 
@@ -171,7 +184,12 @@ def log_arrays_for(
     order = decision_settings.backfill_order
     return prepare_log_arrays(
         log_state,
-        fixed_features(jobs, cluster.nodes, predictions=decision_settings.prediction_features),
+        fixed_features(
+            jobs,
+            cluster.nodes,
+            predictions=decision_settings.prediction_features,
+            requests=decision_settings.request_features,
+        ),
         user_numbers(jobs),
         np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
         np.zeros(len(jobs)) if order == "agent" else static_scores(resolve(order), jobs, cluster, log_state.jobs),

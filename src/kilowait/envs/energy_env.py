@@ -90,7 +90,7 @@ class EnergyDecisionSettings(DecisionSettings):
         """
         can_sleep = self.sleep_actions and len(power_setup.power_controls.sleep) > 0
         return ObservationSpec(
-            energy_feature_names(self.prediction_features),
+            energy_feature_names(self.prediction_features, self.request_features),
             (*ENERGY_SUMMARY, *signal_summary(power_setup.names)),
             self.queue_window,
             power_setup.power_tables.may.shape[1],

@@ -7,6 +7,7 @@ count as fractions.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,17 @@ PREDICTION_FEATURES: dict[str, str] = {
     "cut": "ln(estimate / request) / 3; 0 where no request is known",
 }
 """Further features of a waiting job from run-time predictions. All are constant while it waits."""
+
+REQUEST_FEATURES: dict[str, str] = {
+    "memory": "ln(1 + GB of memory per node) / 5; 0 where the log has none",
+    "priority": "p / (1 + |p|); 0 where the log has none",
+    "queue_cos": "cos of an angle that stands for the name of its queue; 0 where it is unknown",
+    "queue_sin": "sin of the same angle",
+    "account_cos": "cos of an angle that stands for the name of its account; 0 where it is unknown",
+    "account_sin": "sin of the same angle",
+}
+"""Further features of a waiting job from columns that not every log has. All are constant while it waits. The angle of
+a name is the same on every log."""
 
 SUMMARY: dict[str, str] = {
     "free": "free nodes / nodes of the machine",
@@ -102,8 +114,11 @@ class ObservationSpec:
         return self.slots * self.choices + self.extra
 
 
-def fixed_features(jobs: JobTable, machine_nodes: int, *, predictions: bool = False) -> npt.NDArray[np.float32]:
-    """The constant FEATURES, one row per job; with `predictions`, PREDICTION_FEATURES after them.
+def fixed_features(
+    jobs: JobTable, machine_nodes: int, *, predictions: bool = False, requests: bool = False
+) -> npt.NDArray[np.float32]:
+    """The constant FEATURES, one row per job; with `predictions`, PREDICTION_FEATURES after them; with `requests`,
+    REQUEST_FEATURES after these.
 
     >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[3600], nodes=[8])
     >>> fixed_features(table, 16).round(2).tolist()
@@ -117,8 +132,44 @@ def fixed_features(jobs: JobTable, machine_nodes: int, *, predictions: bool = Fa
         nodes / machine_nodes,
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
     )
-    features = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
-    return np.concatenate([features, prediction_features(jobs)], axis=1) if predictions else features
+    parts = [np.stack(columns, axis=1)]
+    parts += [prediction_features(jobs)] if predictions else []
+    parts += [request_features(jobs)] if requests else []
+    return np.ascontiguousarray(np.concatenate(parts, axis=1), np.float32)
+
+
+def request_features(jobs: JobTable) -> npt.NDArray[np.float32]:
+    """REQUEST_FEATURES, one row per job.
+
+    >>> columns = {"memory_mb": [2000 * np.expm1(5)], "priority": [-3], "queue": [0]}
+    >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[2], labels={"queue": ("debug",)}, **columns)
+    >>> request_features(table).round(2).tolist()
+    [[1.0, -0.75, ..., ..., 0.0, 0.0]]
+    """
+    memory_mb = jobs["memory_mb"] if "memory_mb" in jobs else np.zeros(len(jobs))
+    priority = jobs.column("priority")
+    columns = (
+        np.log1p(memory_mb / 1000.0 / np.maximum(jobs["nodes"], 1)) / 5.0,
+        priority / (1.0 + np.abs(priority)),
+        *_name_angles(jobs, "queue"),
+        *_name_angles(jobs, "account"),
+    )
+    return np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
+
+
+def _name_angles(jobs: JobTable, column: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """cos and sin of the angle of each job's name in a column: a fraction of a turn, from a hash of the name."""
+    codes, place = np.unique(jobs.column(column), return_inverse=True)
+    labels = jobs.labels.get(column)
+    turns = []
+    for code in codes.tolist():
+        name = str(code) if labels is None or code < 0 else labels[code]
+        turns.append(
+            int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:6], "big") / 2.0**48
+        )
+    known = codes >= 0
+    angle = 2.0 * np.pi * np.array(turns, np.float64)
+    return np.where(known, np.cos(angle), 0.0)[place], np.where(known, np.sin(angle), 0.0)[place]
 
 
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
@@ -165,14 +216,19 @@ ENERGY_SUMMARY: dict[str, str] = {
 """Summary of the machine, the queue and the time; `signal_summary` comes after it."""
 
 
-def energy_feature_names(predictions: bool) -> tuple[str, ...]:
-    """Names of the feature columns of a job; prediction features come before its power.
+def energy_feature_names(predictions: bool, requests: bool = False) -> tuple[str, ...]:
+    """Names of the feature columns of a job; features of predictions and requests come before its power.
 
     >>> energy_feature_names(True)[9:]
     ('place', 'bound', 'expected_inverse_runtime', 'cut', 'draw', 'stretch', 'saving')
     """
     power_features = tuple(name for name in ENERGY_FEATURES if name not in FEATURES)
-    return (*FEATURES, *(PREDICTION_FEATURES if predictions else ()), *power_features)
+    return (
+        *FEATURES,
+        *(PREDICTION_FEATURES if predictions else ()),
+        *(REQUEST_FEATURES if requests else ()),
+        *power_features,
+    )
 
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0

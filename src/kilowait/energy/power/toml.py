@@ -124,6 +124,15 @@ def read_model(path: str | PathLike[str]) -> PowerModel:
         raise InputError(f"{problem} (in {path})") from None
 
 
+def template() -> str:
+    """The text of a power model with every table of the format and comments, to be filled in; see template.toml.
+
+    >>> print(template().splitlines()[0])
+    # Template of a power model for kilowait. Replace the numbers by those of your cluster, then check the file with
+    """
+    return Path(__file__).with_name("template.toml").read_text(encoding="utf-8")
+
+
 def _model(top: _Table, path: Path) -> PowerModel:
     name = top.get("name", str, path.stem)
     groups = tuple(_group(table, path) for table in top.tables("group"))

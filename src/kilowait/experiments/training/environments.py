@@ -60,6 +60,7 @@ def _decision_settings(training: RLTraining) -> dict[str, Any]:
         "max_wait_s": _max_wait_s(training),
         "graph": training.network == "gat",
         "prediction_features": training.prediction_features,
+        "request_features": training.request_features,
     }
 
 
@@ -98,6 +99,11 @@ def _gpu_factory(cluster: Cluster, training: RLTraining) -> EnvFactory:
         raise InputError(
             f"environments of GPU clusters such as {cluster.name!r} have no prediction features; leave "
             "--prediction-features out"
+        )
+    if training.request_features:
+        raise InputError(
+            f"environments of GPU clusters such as {cluster.name!r} have no request features; leave --request-features "
+            "out"
         )
     decision_settings = GpuDecisionSettings(
         queue_window=training.queue_window,

@@ -62,6 +62,9 @@ class RLTraining:
     prediction_features: bool = False
     """Whether observations contain prediction features besides the estimate; the jobs must have them. Not supported on
     GPU clusters."""
+    request_features: bool = False
+    """Whether observations contain memory, priority, queue and account of jobs, where the log has them. Not on
+    GPU clusters, which have features of their own."""
     reward: Mapping[str, float] | None = None
     """Weights of the reward terms; None: slowdown, on GPU clusters mean completion time."""
     objectives: tuple[str, ...] = ()

@@ -84,6 +84,13 @@ class NetworkOptions:
             "expected inverse run time, share of the estimate.",
         ),
     ] = False
+    request_features: Annotated[
+        bool,
+        Option(
+            None,
+            "Networks: add memory, priority, queue and account of the jobs to the observation, where the log has them.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

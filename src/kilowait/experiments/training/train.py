@@ -298,6 +298,8 @@ def _check_options(options: Mapping[str, Any], algo: str, *, is_batch: bool) -> 
         )
     if algo != CMA_ES:
         return
+    if options["request_features"]:
+        raise InputError("--request-features is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out")
     if options["expert"] is not None:
         raise InputError(
             f"--expert {options['expert']} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
