@@ -96,6 +96,7 @@ def build_initial_state(
 
     usage = records(USAGE, users + 1)
     usage["as_of_s"] = clock["now"]
+    usage["share_s"] = -np.inf
 
     groups, pools = _groups_and_pools(machine, pool_need)
     return State(

@@ -69,6 +69,10 @@ class PriorityPolicy:
     """Whether it predicts run times: it is scored when a job arrives, and may write `job.estimate_s` and
     `job.planned_s`, seconds, whenever it is scored (``job.ran_s`` is 0). Without a column `limit_s`, the estimates
     of the table are the limits. It must be compiled."""
+    monotone: bool = False
+    """Of a time-dependent policy: whether the score of a waiting job never rises with time, and never falls with its
+    `usage_share`. Then most jobs need not be scored at every pass, which is faster for long queues; the schedule is the
+    same."""
     overrun: str | None = None
     """Overrun rule (double, steps or quantile) of the policy; the run's settings take precedence."""
     backfill_order: PriorityPolicy | None = None

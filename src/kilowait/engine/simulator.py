@@ -13,6 +13,7 @@ from kilowait.engine import jit_entry
 from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import Choice, ChoiceKind, PriorityPolicy, View
 from kilowait.engine.kernels import event_loop
+from kilowait.engine.kernels.score_bounds import FIRST_SLACK, FIRST_SPAN_S
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.progress import ProgressCheck, warn_of_ended_reservations, warn_of_unstarted_jobs
@@ -124,10 +125,14 @@ class Simulator:
         if self.policy.compiled and (backfill_policy is None or backfill_policy.compiled):
             backfill_score = self.policy.score if backfill_policy is None else backfill_policy.score
             self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.timeline_s) > 0
+            backfill_parameters = self._backfill_parameters
+            if self._use_bounds() and backfill_policy is None:
+                self._state.clock["backfill_order"] = 2  # candidates are scored one by one
+                backfill_parameters = self._parameters
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
-            run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
+            run(self._state, self.policy.score, self._parameters, backfill_score, backfill_parameters)
             while self._enlarge_node_change_buffer():
-                run(self._state, self.policy.score, self._parameters, backfill_score, self._backfill_parameters)
+                run(self._state, self.policy.score, self._parameters, backfill_score, backfill_parameters)
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
@@ -141,6 +146,19 @@ class Simulator:
             )
         warn_of_unstarted_jobs(self)
         warn_of_ended_reservations(self)
+
+    def _use_bounds(self) -> bool:
+        """Use bounds of scores in a whole run if the policy and the cluster permit it; return whether they do."""
+        policy, clock = self.policy, self._state.clock
+        permitted = policy.time_dependent and policy.monotone and not policy.predicts and not policy.observes_jobs
+        permitted = permitted and self.settings.depth <= 1 and len(self._state.groups) == 1
+        if not permitted or self.power_controls is not None:
+            return False
+        clock["bounded"] = True
+        clock["bounds_until_s"], clock["bounds_span_s"] = -np.inf, FIRST_SPAN_S
+        clock["bounds_slack"] = FIRST_SLACK
+        self._state.job_state["key"] = -np.inf
+        return True
 
     def _enlarge_node_change_buffer(self) -> bool:
         """Enlarge the buffer of node changes if the run stopped because it was full; return whether it did."""

@@ -85,14 +85,23 @@ def multifactor(
         return np.concatenate([constants, qos_factors, queue_factors]).astype(np.float64)
 
     return PriorityPolicy(
-        "multifactor", compiled_score(_multifactor), time_dependent=True, half_life_s=half_life, prepare=prepare
+        "multifactor",
+        compiled_score(_multifactor),
+        time_dependent=True,
+        half_life_s=half_life,
+        monotone=age >= 0 and fair_share >= 0,
+        prepare=prepare,
     )
 
 
 def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
     """Users with the least recent usage first; usage decays with half-life `half_life_s`."""
     return PriorityPolicy(
-        "fair_share", compiled_score(_fair_share), time_dependent=True, half_life_s=_seconds("half_life_s", half_life_s)
+        "fair_share",
+        compiled_score(_fair_share),
+        time_dependent=True,
+        half_life_s=_seconds("half_life_s", half_life_s),
+        monotone=True,
     )
 
 
@@ -127,7 +136,7 @@ def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])
 
-    return PriorityPolicy("alcf_wfp", compiled_score(_alcf_wfp), time_dependent=True, prepare=prepare)
+    return PriorityPolicy("alcf_wfp", compiled_score(_alcf_wfp), time_dependent=True, monotone=True, prepare=prepare)
 
 
 def _seconds(name: str, value: float | str) -> float:

@@ -45,7 +45,7 @@ def balance() -> PriorityPolicy:
 
 @cache
 def _plain(score: Callable[..., float], time_dependent: bool) -> PriorityPolicy:
-    return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=time_dependent)
+    return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=time_dependent, monotone=time_dependent)
 
 
 def _constructor(score: Callable[..., float], time_dependent: bool) -> Callable[[], PriorityPolicy]:

@@ -30,6 +30,7 @@ from kilowait.engine.kernels.reservations import (
     update_usage_shares,
 )
 from kilowait.engine.kernels.scheduling_pass import anything_free, apply_prediction, schedule, score_waiting
+from kilowait.engine.kernels.score_bounds import schedule_by_bounds
 from kilowait.engine.kernels.state import ARRIVAL, CANCELLED, CHANGE, DONE, HELD, KIND, QUEUED, REJECTED, TIMER
 from kilowait.engine.settings import UNLIMITED
 
@@ -110,7 +111,7 @@ def begin_instant(s: Any) -> float:
 @kernel
 def end_instant(s: Any, next_s: float) -> None:
     """All events of the instant have been applied (or one, with per_event); the next one is at `next_s`."""
-    if s.clock[0].half_life_s > 0:
+    if s.clock[0].half_life_s > 0 and not s.clock[0].bounded:
         update_usage_shares(s)
 
 
@@ -277,11 +278,14 @@ def run(s: Any, score: Any, parameters: Any, backfill_score: Any, backfill_param
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, backfill_score, backfill_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.time_dependent and (k.predicts or anything_free(s)):
-                score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             before = k.segments
-            schedule(s, all_applied, backfill_score, backfill_parameters)
+            if k.bounded:
+                schedule_by_bounds(s, all_applied, score, parameters, backfill_score, backfill_parameters)
+            else:
+                if k.time_dependent and (k.predicts or anything_free(s)):
+                    score_waiting(s, score, parameters)
+                schedule(s, all_applied, backfill_score, backfill_parameters)
             if k.observes_jobs:
                 notify_starts(s, before, score, parameters)
 

@@ -352,8 +352,15 @@ def advance_if_space(s: Any, score: Any, parameters: Any, backfill_score: Any, b
     return has_buffer_space(s) and advance(s, score, parameters, backfill_score, backfill_parameters)
 
 
+@kernel
+def no_bounds(
+    s: Any, all_applied: bool, score: Any, parameters: Any, backfill_score: Any, backfill_parameters: Any
+) -> None:
+    """Bounds of scores are not used in runs with power controls."""
+
+
 _RUN = {"advance": advance_if_space, "score_waiting": score_waiting, "next_event_s": next_event_or_check_s}
-run = replace_calls(event_loop.run, schedule=schedule, **_RUN)
+run = replace_calls(event_loop.run, schedule=schedule, schedule_by_bounds=no_bounds, **_RUN)
 run_conservative = replace_calls(event_loop.run_conservative, conservative_pass=conservative_pass, **_RUN)
 
 

@@ -102,6 +102,34 @@ def enqueue(s: Any, job: int) -> None:
 
 
 @kernel
+def position_of(s: Any, job: int) -> int:
+    """Position of a job in a queue that is sorted by number."""
+    k = s.clock[0]
+    lo = k.queue_lo
+    hi = k.queue_hi
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if s.queue[middle].job < job:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@maybe_inline
+def dequeue(s: Any, job: int) -> None:
+    """Take a started job out of a queue that is sorted by number; the shorter part of the queue moves."""
+    k = s.clock[0]
+    at = position_of(s, job)
+    if at - k.queue_lo < k.queue_hi - at:
+        memmove(s.queue, k.queue_lo + 1, k.queue_lo, at - k.queue_lo)
+        k.queue_lo += 1
+    else:
+        memmove(s.queue, at, at + 1, k.queue_hi - at - 1)
+        k.queue_hi -= 1
+
+
+@kernel
 def has_waited_too_long(s: Any, job: int) -> bool:
     """Whether the job has waited for longer than the longest wait of the settings."""
     return s.clock[0].now - s.jobs[job].submit_s > s.clock[0].max_wait_s

@@ -124,12 +124,28 @@ def share_of(s: Any, job: int) -> float:
 
 
 @maybe_inline
+def update_share(s: Any, row: int) -> None:
+    """Compute the share of a user in recent usage as of now."""
+    k = s.clock[0]
+    used = s.usage[row]
+    if used.share_s != k.now:
+        used.share_s = k.now
+        used.gain_s = np.inf
+        used.share = 0.0
+        if used.rate != 0.0 or used.amount != 0.0:
+            total = usage_now(s, len(s.usage) - 1)
+            used.share = usage_now(s, row) / total if total > 0 else 0.0
+
+
+@maybe_inline
 def update_usage_shares(s: Any) -> None:
     """Update `usage_share` of every waiting job."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
-        s.jobs[job].usage_share = share_of(s, job)
+        row = s.job_extra[job].user
+        update_share(s, row)
+        s.jobs[job].usage_share = s.usage[row].share
 
 
 @maybe_inline

@@ -12,6 +12,7 @@ from kilowait.engine.kernels.queue import (
     close_gaps,
     end_pass,
     has_waited_too_long,
+    position_of,
     promote_overdue,
     rank_waiting,
     update_overrun_ends,
@@ -24,6 +25,7 @@ from kilowait.engine.kernels.reservations import (
     place,
     reserve,
     start,
+    update_share,
 )
 from kilowait.engine.kernels.state import QUEUED
 from kilowait.engine.kernels.timeline import advance
@@ -39,6 +41,19 @@ def apply_prediction(s: Any, job: int) -> float:
         record.planned_s = 1.0
     record.planned_s = min(record.planned_s, record.limit_s)
     return record.planned_s
+
+
+@kernel
+def score_now(s: Any, job: int, score: Any, parameters: Any) -> float:
+    """Score of a waiting job as of now: minus infinity if it has waited too long."""
+    k = s.clock[0]
+    record = s.jobs[job]
+    if k.bounded and k.half_life_s > 0:
+        row = s.job_extra[job].user
+        update_share(s, row)
+        record.usage_share = s.usage[row].share
+    value = score(record, k.now, parameters)
+    return -np.inf if value == value and has_waited_too_long(s, job) else value
 
 
 @kernel
@@ -202,13 +217,12 @@ def backfill(
             candidate = s.candidates[i]
             job = candidate.job
             if k.backfill_order == 1:
-                candidate.key = s.job_extra[job].backfill_key
+                overdue = has_waited_too_long(s, job)
+                candidate.key = -np.inf if overdue else s.job_extra[job].backfill_key
             else:
-                candidate.key = backfill_score(s.jobs[job], k.now, backfill_parameters)
+                candidate.key = score_now(s, job, backfill_score, backfill_parameters)
                 if candidate.key != candidate.key:
                     k.bad_score = -(job + 1)
-            if has_waited_too_long(s, job):
-                candidate.key = -np.inf
     if count > 1:
         heapify(s.candidates, count)
     while free > 0:
@@ -231,7 +245,7 @@ def backfill(
                 # Position of the gap; a ranked candidate may be anywhere behind closed_at.
                 gap = at - 1
                 if ranked:
-                    gap = k.closed_at if new_only else k.queue_lo
+                    gap = k.closed_at if new_only else (position_of(s, job) if k.time_dependent else k.queue_lo)
                 first_gap = gap if first_gap < 0 else min(gap, first_gap)
                 gaps += 1
                 free, latest, extra = bounds(s)

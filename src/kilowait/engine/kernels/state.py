@@ -31,6 +31,7 @@ RUN_STATE = np.dtype(
         ("cancels", np.int64),  # some job has a cancellation time
         ("observes_jobs", np.int64),  # the policy observes every start and end
         ("predicts", np.int64),  # the policy writes estimate_s and planned_s
+        ("bounded", np.int64),  # jobs are ordered with the help of bounds of their scores; see module score_bounds
         ("max_wait_s", np.float64),  # a job that has waited longer goes before all others; infinite: none does
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not tracked
         ("first_submit_s", np.float64),
@@ -48,6 +49,14 @@ RUN_STATE = np.dtype(
         ("bad_score", np.int64),
         ("first_arrived", np.int64),  # 1 + first arrived job that has not waited too long yet; 0: none
         ("last_arrived", np.int64),
+        ("bounds_until_s", np.float64),  # the bounds of scores are valid until then
+        ("bounds_span_s", np.float64),  # time for which bounds are computed
+        ("bounds_slack", np.float64),  # part by which the share of a user may fall until then
+        ("bounds", np.int64),  # how often bounds were computed
+        ("bounds_s", np.float64),  # when they were computed
+        ("bounds_usage", np.float64),  # decayed node-seconds of all users then
+        ("lead", np.int64),  # the first job of the order of the last pass
+        ("bounds_scores", np.int64),  # jobs scored since the bounds were computed
         # the plan of the last pass, and changes since then
         ("open_groups", np.int64),  # bits: groups that may take another reservation
         ("ended_groups", np.int64),  # bits: groups of reservations of the cluster that have ended
@@ -136,7 +145,20 @@ QUEUE_ENTRY = np.dtype(
 )
 """Queue entry: RANKED, with need and planned time, which the search for backfill candidates reads first."""
 
-USAGE = np.dtype([("amount", np.float64), ("rate", np.float64), ("as_of_s", np.float64)], align=True)
+USAGE = np.dtype(
+    [
+        ("amount", np.float64),
+        ("rate", np.float64),
+        ("as_of_s", np.float64),
+        ("share", np.float64),  # share of the user as of share_s; this and the others are for bounds of scores
+        ("share_s", np.float64),
+        ("least_share", np.float64),  # the share of the bounds
+        ("bounds", np.int64),  # RUN_STATE.bounds when it was set
+        ("gain", np.float64),  # what the share adds to the scores of the user's jobs as of gain_s, beside least_share
+        ("gain_s", np.float64),
+    ],
+    align=True,
+)
 """Decayed node-seconds of a user as of a time, and nodes in use since."""
 
 Records = npt.NDArray[Any]
