@@ -296,3 +296,15 @@ def test_written_text_job_ids_are_read_back(tmp_path: Path) -> None:
     assert again.labels["log_id"] == ("a-1", "b-2")
     assert again["job_id"].tolist() == [1, 2]
     assert reasons(report, "note") == []
+
+
+def test_columns_that_are_read_once_or_not_at_all_are_noted(tmp_path: Path) -> None:
+    text = "job_id,submit_time,run_time,num_nodes,user,user\n1,0,5,1,7.0,b\n2,1,5,1,8.0,b\n"
+    jobs, report = read(tmp_path, text)
+    assert jobs["user"].tolist() == [7, 8]
+    assert "0 several columns have the same name, and the first one is read: user" in reasons(report, "note")
+    assert "2 user: numbers such as '7.0' are read as '7'" in reasons(report, "note")
+    table = pa.table({"submit_time": [0.0], "run_time": [5.0], "num_nodes": [1], "tags": [["x"]]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    _, report = read_trace_with_report(tmp_path / "t.parquet")
+    assert "0 columns not read, because their values are lists or structures: tags" in reasons(report, "note")

@@ -31,6 +31,7 @@ PRIORITY_WORDS = {
 """Numbers of the usual words for priorities; 0 is also the priority of jobs without one."""
 
 _TRUTH_WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_WHOLE_FLOAT = re.compile(r"^(\d+)\.0$")
 _UNIT_END = re.compile(r"\d\s*[KMGTPkmgtp](?:i?[Bb])?$")
 
 
@@ -117,6 +118,22 @@ def quantities(name: str, texts: Sequence[str], line: npt.NDArray[np.int64], rep
         reason = f"{name}: words read as numbers: {read}"
     report.add_rows("note", reason, rows & ~np.isnan(values), line)
     return values
+
+
+def whole_names(name: str, texts: list[str], line: npt.NDArray[np.int64], report: CleaningReport) -> list[str]:
+    """Names without the ".0" of whole numbers that were written as floats; a note counts them.
+
+    >>> report = CleaningReport()
+    >>> whole_names("user", ["7.0", "ann"], np.array([2, 3]), report), report.lines()[1]
+    (['7', 'ann'], "note 1: user: numbers such as '7.0' are read as '7' (first: line 2)")
+    """
+    names = [_WHOLE_FLOAT.sub(r"\1", text) for text in texts]
+    changed = np.fromiter((old != new for old, new in zip(texts, names, strict=True)), np.bool_, len(names))
+    if not changed.any():
+        return texts
+    first = int(changed.argmax())
+    report.add_rows("note", f"{name}: numbers such as {texts[first]!r} are read as {names[first]!r}", changed, line)
+    return names
 
 
 def job_numbers(

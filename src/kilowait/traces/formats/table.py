@@ -47,6 +47,7 @@ def read_csv(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     rows, at = _rows(lines, top, delimiter, len(names), report) if found is None else found
     if not report.rows_read:
         raise TraceError("there is a header, but no rows")
+    _note_repeated(names, report)
     cells: dict[str, list[str]] = {}
     for index, name in enumerate(names):  # Of columns with the same name the first is used.
         if name not in cells:
@@ -65,6 +66,13 @@ def _columns(
     if meta.get("format") == "alcf":
         meta |= complete_job_composite(draft, cells, columns or (), report)
     return draft, meta
+
+
+def _note_repeated(names: Sequence[str], report: CleaningReport) -> None:
+    """Note the names that more than one column has."""
+    repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+    if repeated:
+        report.add("note", f"several columns have the same name, and the first one is read: {', '.join(repeated[:40])}")
 
 
 class _UnguardedCells(dict[str, str]):
@@ -183,6 +191,7 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
     import pyarrow.types as pt
 
     table = arrow_table(source.data, unpack_limit(source))
+    nested: list[str] = []
     cells: dict[str, list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
@@ -194,8 +203,12 @@ def read_parquet(source: TraceInput, report: CleaningReport) -> tuple[RawColumns
             else:
                 texts = ["" if value is None else value.strip() for value in column.cast(pa.string()).to_pylist()]
         except (pa.ArrowException, UnicodeDecodeError):
-            continue  # Lists and structs are not job columns.
+            nested.append(name)  # Lists and structs are not job columns.
+            continue
         cells.setdefault(name, texts)
+    _note_repeated(table.column_names, report)
+    if nested:
+        report.add("note", f"columns not read, because their values are lists or structures: {', '.join(nested[:40])}")
     report.rows_read = table.num_rows
     if not table.num_rows:
         raise TraceError("this Parquet file has no rows")

@@ -22,6 +22,7 @@ from kilowait.traces.formats.cell_values import (
     job_references,
     quantities,
     report_lost,
+    whole_names,
 )
 
 _TIMES = ("submit_s", "start_s", "end_s", "begin_s", "cancel_s", "hold_until_s")
@@ -140,7 +141,7 @@ def raw_columns_of(
         if target in found:
             blank = frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
             texts = cells[found[target][0][0]]
-            draft.words[target] = coded(texts if own else [re.sub(r"^(\d+)\.0$", r"\1", t) for t in texts], blank)
+            draft.words[target] = coded(texts if own else whole_names(target, texts, line, report), blank)
     if "status" in found:
         draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own, draft, report)
     first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
