@@ -75,17 +75,8 @@ def build_initial_state(
     job_state["least_need"] = least
     if len(preference) > 1:
         job_state["preference_row"] = preference_row
-    job_extra = records(
-        JOB_EXTRA,
-        n
-        if backfill_policy is not None
-        or settings.depth == UNLIMITED
-        or half_life
-        or cancels
-        or dependents
-        or settings.max_wait_s < np.inf
-        else 0,
-    )
+    extra = backfill_policy is not None or settings.depth == UNLIMITED or half_life > 0 or cancels or dependents
+    job_extra = records(JOB_EXTRA, n if extra or settings.max_wait_s < np.inf else 0)
     if cancels:
         job_extra["cancel_s"] = jobs["cancel_s"]
     if dependents:
