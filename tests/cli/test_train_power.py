@@ -31,7 +31,7 @@ def test_linear_agent_is_trained_simulated_compared_and_evaluated(kilowait, fold
         "--out",
         str(out),
     )
-    assert "front" in result.out and "kWh/job" in result.out and "hand-tuned power controls" in result.out
+    assert "front" in result.out and "kWh per job" in result.out and "hand-tuned power controls" in result.out
     saved = json.loads((out / "results.json").read_text())
     assert saved["judged"]["objective"] == "energy" and "agent" in saved["judged"]["policies"] and saved["weights"]
     simulated = kilowait("simulate", TRACE, "--policy", f"agent:{out}", *POWER)
@@ -51,7 +51,7 @@ def test_constrained_network_is_trained_resumed_and_evaluated(kilowait, folder):
     options = (*POWER, *SMALL, "--num-envs", "4", "--episode-jobs", "40", "--queue-window", "16", "--out", str(out))
     args = ("--algo", "ppo", "--objective", "energy=1,slowdown=0.1", "--constraint", "sla=0.05")
     first = kilowait("train", TRACE, *args, "--total-timesteps", "512", *options)
-    assert "kWh/job" in first.out and (out / "agent.pt").exists()
+    assert "kWh per job" in first.out and (out / "agent.pt").exists()
     more = kilowait("train", TRACE, *args, "--total-timesteps", "1024", *options, "--resume")
     assert "resuming the training" in more.err
     assert "agent" in json.loads((out / "results.json").read_text())["judged"]["policies"]

@@ -77,6 +77,20 @@ METRIC_DEFINITIONS: dict[str, MetricDefinition] = {
 }
 """Metrics of comparisons, as `kilowait.evaluation.metrics`, `fairness` and the energy accounting compute them."""
 
+AGENT_METRIC_NAMES: dict[str, str] = {
+    "mean_jct_s": METRIC_DEFINITIONS["mean_turnaround_s"].name,
+    "p95_jct_s": METRIC_DEFINITIONS["p95_turnaround_s"].name,
+    "makespan_s": METRIC_DEFINITIONS["makespan_s"].name,
+    "gpu_utilization": METRIC_DEFINITIONS["utilization"].gpu_name,
+    "flops_utilization": f"{METRIC_DEFINITIONS['utilization'].gpu_name}, by FLOPS",
+    "energy": "kWh per job",
+    "co2": "kg CO2 per job",
+    "cost": "cost per job",
+    "slowdown": METRIC_DEFINITIONS["mean_bsld"].name,
+    "wait_s": METRIC_DEFINITIONS["mean_wait_s"].name,
+    "p95_wait_s": METRIC_DEFINITIONS["p95_wait_s"].name,
+}
+"""Names of the metrics in evaluations of agents on GPU clusters and of agents with power controls."""
 WINDOWS_NOTE = "Means of the windows; the longest wait and the starved jobs are those of all windows."
 """How tables combine windows, for their notes."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cli import console
 from kilowait.cli.output.run import checkpoints_text
 from kilowait.evaluation.comparison.conclusions import gpu_agent_sentences, power_agent_sentences
+from kilowait.evaluation.metric_definitions import AGENT_METRIC_NAMES
 
 if TYPE_CHECKING:
     from kilowait.experiments.training.train import TrainedAgent
@@ -60,14 +61,11 @@ def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
     rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
     print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
-    width = 2 + max(map(len, evaluation["policies"]))
-    print(f"{'':<{width}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}")
-    for name, row in rows:
-        spans = [console.span(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
-        print(
-            f"{name:<{width}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
-            f"{row['flops_utilization']:>9.1%}"
-        )
+    formats = dict.fromkeys(("mean_jct_s", "p95_jct_s", "makespan_s"), console.span)
+    formats |= dict.fromkeys(("gpu_utilization", "flops_utilization"), console.percent)
+    header = ["", *(console.heading(AGENT_METRIC_NAMES[metric]) for metric in formats)]
+    cells = [[name, *(text(float(row[metric])) for metric, text in formats.items())] for name, row in rows]
+    console.table(header, cells)
     print(f"\ncheckpoints: {checkpoints_text(evaluation['preemption_costs'])}")
     if "agent" in evaluation["ratios"]:
         print()
@@ -80,8 +78,8 @@ def show_energy_evaluation(evaluation: Mapping[str, Any]) -> None:
     objective, policies = evaluation["objective"], evaluation["policies"]
     print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
     extra = [name for name in ("co2", "cost") if name in policies["agent"]]
-    heads = ["kWh/job", *({"co2": "kg CO2/job", "cost": "cost/job"}[name] for name in extra)]
-    heads += ["slowdown", "mean wait", "95 % wait below"]
+    metrics = ("energy", *extra, "slowdown", "wait_s", "p95_wait_s")
+    heads = [console.heading(AGENT_METRIC_NAMES[metric]) for metric in metrics]
     order = sorted(
         {"agent", *evaluation["front"], *(name for name in policies if name.endswith(", none"))},
         key=lambda name: policies[name][objective],

@@ -16,7 +16,7 @@ from kilowait.evaluation.comparison.conclusions import (
     starvation,
     starvation_sentences,
 )
-from kilowait.evaluation.metric_definitions import WINDOWS_NOTE, better_of, metric_name
+from kilowait.evaluation.metric_definitions import AGENT_METRIC_NAMES, WINDOWS_NOTE, better_of, metric_name
 from kilowait.evaluation.storage.folder import null_to_nan
 from kilowait.report.data.summary import starving_cell, verdict_cell
 from kilowait.report.format import (
@@ -267,11 +267,11 @@ def gpu_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
     policies = {name: null_to_nan(_numbers(row)) for name, row in results["policies"].items()}
     order = sorted(policies, key=lambda name: policies[name]["mean_jct_s"])
     metrics: tuple[Metric, ...] = (
-        ("mean_jct_s", "mean completion time (JCT)", "less", format_duration),
-        ("p95_jct_s", "95th percentile", "less", format_duration),
-        ("makespan_s", "makespan", "less", format_duration),
-        ("gpu_utilization", "GPUs allocated", "more", share),
-        ("flops_utilization", "GPUs allocated, by FLOPS", "more", share),
+        ("mean_jct_s", AGENT_METRIC_NAMES["mean_jct_s"], "less", format_duration),
+        ("p95_jct_s", AGENT_METRIC_NAMES["p95_jct_s"], "less", format_duration),
+        ("makespan_s", AGENT_METRIC_NAMES["makespan_s"], "less", format_duration),
+        ("gpu_utilization", AGENT_METRIC_NAMES["gpu_utilization"], "more", share),
+        ("flops_utilization", AGENT_METRIC_NAMES["flops_utilization"], "more", share),
     )
     columns = _policy_columns(policies, order, metrics)
     ratios = [_known(results["ratios"].get(name) or [None] * 3) for name in order]
@@ -295,12 +295,12 @@ def energy_evaluation_table(results: Mapping[str, Any]) -> ReportTable:
     shown = {"agent", *results["front"], *(name for name in policies if name.endswith(", none"))}
     order = sorted(shown, key=lambda name: policies[name].get(resource, math.nan))
     metrics: tuple[Metric, ...] = (
-        ("energy", "kWh per job", "less", number),
-        ("co2", "kg CO2e per job", "less", number),
-        ("cost", "cost per job", "less", number),
-        ("slowdown", "mean bounded slowdown", "less", number),
-        ("wait_s", "mean wait", "less", format_duration),
-        ("p95_wait_s", "95th percentile of wait", "less", format_duration),
+        ("energy", AGENT_METRIC_NAMES["energy"], "less", number),
+        ("co2", AGENT_METRIC_NAMES["co2"], "less", number),
+        ("cost", AGENT_METRIC_NAMES["cost"], "less", number),
+        ("slowdown", AGENT_METRIC_NAMES["slowdown"], "less", number),
+        ("wait_s", AGENT_METRIC_NAMES["wait_s"], "less", format_duration),
+        ("p95_wait_s", AGENT_METRIC_NAMES["p95_wait_s"], "less", format_duration),
     )
     columns = _policy_columns(policies, order, [metric for metric in metrics if metric[0] in policies["agent"]])
     note = (
