@@ -66,3 +66,11 @@ def test_error_messages(kilowait, folder):
     assert "carbon" in message
     message = kilowait("train", TRACE, "--carbon", "grid.csv", "--out", str(folder / "z")).error()
     assert "--power" in message
+
+
+@pytest.mark.parametrize("algo", ["cma-es", "ppo"])
+def test_agents_on_gpu_clusters_have_no_power_controls(kilowait, tmp_path, algo):
+    args = ("train", "gpu:300:gpu-mixed:0.9:0", "--algo", algo, "--power", "auto", "--out", tmp_path / "agent")
+    message = " ".join(kilowait(*args).error().split())
+    assert "agents on GPU clusters choose jobs, GPU types and placements, and cannot set power caps" in message
+    assert "--gpu-power-cap 60%" in message and not (tmp_path / "agent").exists()

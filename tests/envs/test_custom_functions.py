@@ -13,6 +13,7 @@ from kilowait.envs import Feature, RewardTerm
 from kilowait.envs.batch_env import BatchEnv, BatchVectorEnv
 from kilowait.envs.energy_env import EnergyVectorEnv
 from kilowait.envs.gpu_env import GpuVectorEnv
+from kilowait.envs.reward_terms import TERMS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import gpu_workload
 from tests.envs.workloads import crowded
@@ -138,7 +139,7 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
     ).unwrapped
     assert isinstance(env, BatchEnv)
     observation, info = env.reset(seed=0)
-    total, over = dict.fromkeys(["slowdown", "wait", "sla", "fairness", "my_wait"], 0.0), False
+    total, over = dict.fromkeys([*TERMS, "my_wait"], 0.0), False
     earned = 0.0
     while not over:
         shown = observation["jobs"].any(axis=1)
@@ -150,7 +151,7 @@ def test_info_names_the_shown_jobs_and_the_reward_terms():
         earned += reward
         for name in total:
             total[name] += info[name]
-    assert info["episode_terms"].tolist() == pytest.approx([total[n] for n in ("slowdown", "wait", "sla", "fairness")])
+    assert info["episode_terms"].tolist() == pytest.approx([total[name] for name in TERMS])
     assert info["episode_custom_terms"].tolist() == pytest.approx([total["my_wait"]])
     assert total["my_wait"] == pytest.approx(total["wait"])
     assert earned == pytest.approx(-(total["slowdown"] + 0.5 * total["my_wait"]))

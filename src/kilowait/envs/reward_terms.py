@@ -86,7 +86,7 @@ class Reward:
     """Weights of the reward terms, and the wait that violates the service level.
 
     >>> Reward({"slowdown": 1, "sla": 10}, sla_s=3600).vector().tolist()
-    [1.0, 0.0, 10.0, 0.0]
+    [1.0, 0.0, 10.0, 0.0, 0.0]
     """
 
     weights: RewardWeights

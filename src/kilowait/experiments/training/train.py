@@ -119,6 +119,12 @@ def make_trainer(algo: str, settings: Mapping[str, Any], *, node_level: bool, ha
     >>> make_trainer("cma-es", {"generations": 3}, node_level=False, has_power=False).steps
     3
     """
+    if node_level and has_power:
+        raise InputError(
+            "agents on GPU clusters choose jobs, GPU types and placements, and cannot set power caps; leave --power "
+            "(power=) out, and cap the GPUs in a run of the agent: kilowait simulate --policy agent:DIR --power auto "
+            "--gpu-power-cap 60%"
+        )
     if algo != CMA_ES:
         return NetworkTrainer(_settings(RLTraining, {"algo": algo, **settings}, f"algo {algo!r}"))
     if has_power:
