@@ -307,9 +307,25 @@ def progress(steps: int) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
         bar.add_task("", total=steps)
         yield bar
@@ -317,11 +333,14 @@ def progress(steps: int) -> Iterator[Progress | None]:
 
 @contextmanager
 def steps(total: int) -> Iterator[Callable[..., None]]:
-    """Progress: a bar on a terminal, elsewhere a line for each step that asks for one. A step may give its number."""
-    done = 0
+    """Progress: a bar on a terminal, elsewhere a line for each step that asks for one.
+
+    A step may give its number; a part of a step gives a number that is not whole.
+    """
+    done: float = 0
     with progress(total) as bar:
 
-        def step(text: str, line: bool, number: int | None = None) -> None:
+        def step(text: str, line: bool, number: float | None = None) -> None:
             nonlocal done
             done = done + 1 if number is None else number
             if bar is not None:
@@ -330,3 +349,14 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
                 info(f"     {done} of {total}: {text}")
 
         yield step
+
+
+def share_text(done: int, total: int, elapsed_s: float) -> str:
+    """Share of the work that is done, and the time left if it continues at this speed.
+
+    >>> share_text(250, 1000, 20.0)
+    '25 %, about 1 min left'
+    """
+    if not done:
+        return "0 %"
+    return f"{done / total:.0%}".replace("%", " %") + f", about {span(elapsed_s * (total - done) / done)} left"

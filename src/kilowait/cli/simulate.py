@@ -64,6 +64,7 @@ def simulate(
     instead of a log, the run is repeated.
     """
     from kilowait.cli.output.run import show_results
+    from kilowait.engine.run_monitor import monitored_runs
     from kilowait.errors import InputError
     from kilowait.evaluation.storage import save_run, writable_folder
     from kilowait.experiments.comparison.results import summarize_run
@@ -82,8 +83,14 @@ def simulate(
         scenario = scenario_of_file(scenario)
     scenario = replace(scenario, power_controls=power_controls_or_caps(scenario.power_controls, gpu_power_cap))
     with console.status() as update:
-        update(f"simulating {scenario.trace} ...")
-        done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
+        update(f"reading {scenario.trace} ...")
+
+        def report(ended: int, jobs: int, seconds: float) -> None:
+            update(f"simulating {scenario.trace}: {console.share_text(ended, jobs, seconds)}")
+
+        with monitored_runs(report):
+            done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
+        update("computing metrics ...")
         results = summarize_run(done, by)
     for note in done.notes:
         console.note(note)

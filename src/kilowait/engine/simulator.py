@@ -17,6 +17,7 @@ from kilowait.engine.kernels.score_bounds import FIRST_SLACK, FIRST_SPAN_S
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
 from kilowait.engine.pools import resource_pools
 from kilowait.engine.progress import ProgressCheck, warn_of_ended_reservations, warn_of_unstarted_jobs
+from kilowait.engine.run_monitor import reported_run
 from kilowait.engine.settings import UNLIMITED, Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -121,6 +122,25 @@ class Simulator:
 
     def run(self) -> None:
         """Run to the end under the priority policy."""
+        with reported_run(self._ended_jobs, len(self.table)):
+            self._run()
+        bad = int(self._state.clock["bad_score"][0])
+        if bad:
+            source = f"policy {self.policy.name!r}"
+            if bad < 0 and self.backfill_policy is not None:
+                source = f"backfill order {self.backfill_policy.name!r}"
+            raise InputError(
+                f"{source} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
+                f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
+            )
+        warn_of_unstarted_jobs(self)
+        warn_of_ended_reservations(self)
+
+    def _ended_jobs(self) -> int:
+        """Number of jobs that have ended, were cancelled or were rejected."""
+        return int(np.isin(self._state.job_state["status"], (DONE, CANCELLED, REJECTED)).sum())
+
+    def _run(self) -> None:
         backfill_policy = self.backfill_policy
         if self.policy.compiled and (backfill_policy is None or backfill_policy.compiled):
             backfill_score = self.policy.score if backfill_policy is None else backfill_policy.score
@@ -135,17 +155,6 @@ class Simulator:
                 run(self._state, self.policy.score, self._parameters, backfill_score, backfill_parameters)
         else:
             self._run_in_python()
-        bad = int(self._state.clock["bad_score"][0])
-        if bad:
-            source = f"policy {self.policy.name!r}"
-            if bad < 0 and backfill_policy is not None:
-                source = f"backfill order {backfill_policy.name!r}"
-            raise InputError(
-                f"{source} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
-                f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
-            )
-        warn_of_unstarted_jobs(self)
-        warn_of_ended_reservations(self)
 
     def _use_bounds(self) -> bool:
         """Use bounds of scores in a whole run if the policy and the cluster permit it; return whether they do."""

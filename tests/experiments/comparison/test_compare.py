@@ -58,6 +58,23 @@ def test_results_do_not_depend_on_the_number_of_processes():
     assert together[0].logs(0, 0).jobs_table["job_id"].tolist() == alone[0].windows[0].jobs["job_id"].tolist()
 
 
+def test_progress_of_a_run_in_this_process_is_reported():
+    """The work of the two runs, one by one, as a share of a run; each ends with 1."""
+    shares = []
+    run(prepare(plan(traces=TRACES[:1], windows=1, window_jobs=500)), workers=1, running=shares.append)
+    assert shares.count(1.0) >= 2 and all(0 <= share <= 1 for share in shares)
+
+
+@pytest.mark.slow
+def test_progress_of_runs_in_other_processes_is_reported():
+    """Each process runs one policy on one large window, for longer than the time between two reports."""
+    prepared = prepare(plan("multifactor,wfp3", traces=("lublin:60000:64:1.3:1",), windows=1, window_jobs=59_000))
+    shares = []
+    run(prepared, workers=2, running=shares.append)
+    assert any(0 < share < 2 for share in shares) and max(shares) <= 2.0
+    assert shares[-1] < 2.0  # a process that has returned its results does not count
+
+
 @pytest.mark.slow
 def test_errors_in_worker_processes_are_raised():
     jobs = Scenario("lublin:300:32", cluster="nodes:4")

@@ -25,6 +25,7 @@ from kilowait.engine.gpu.initial_state import build_gpu_state, with_larger_buffe
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import CANCELLED, DONE, ENDING, REJECTED, RUNNING, WAITING
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.run_monitor import reported_run
 from kilowait.errors import ChoiceError, InputError, NoProgressError
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations, Outcome
@@ -130,8 +131,9 @@ class GpuSimulator:
     def run(self) -> None:
         """Run to the end under the priority policy."""
         kernel = compiled_gpu_kernel("run")
-        while kernel(self._state, self._score, self._parameters) == BUFFER_FULL:
-            self._state = with_larger_buffers(self._state)
+        with reported_run(lambda: self.ended_jobs, len(self.table)):
+            while kernel(self._state, self._score, self._parameters) == BUFFER_FULL:
+                self._state = with_larger_buffers(self._state)
         self._check()
         self.check_all_ended()
 

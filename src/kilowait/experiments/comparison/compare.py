@@ -148,6 +148,7 @@ def compare_cases(
     workers: int | None = None,
     cache: FolderCellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
+    running: Callable[[float], None] | None = None,
 ) -> list[Comparison]:
     """Run every policy in every window of every case, and return one comparison for each case.
 
@@ -158,12 +159,15 @@ def compare_cases(
         workers: number of processes; None: as many as the jobs justify.
         cache: finished cells are read from it and written to it.
         progress: is called with every finished cell, and whether it was run.
+        running: is called during the runs with the unfinished work that is done, in runs; see `run_cells`.
     """
     if workers is None:
         workers = default_workers(cases, configs)
     if workers < 1:
         raise InputError(f"the number of processes is {workers}; it must be at least 1")
-    logs, errors = run_cells(cases, configs, workers=workers, cache=cache, progress=progress, policies=policies)
+    logs, errors = run_cells(
+        cases, configs, workers=workers, cache=cache, progress=progress, running=running, policies=policies
+    )
     if len(errors) == len(configs):
         raise NoProgressError(errors[0])
     node_level = all(case.cluster.node_level for case in cases)
@@ -319,6 +323,7 @@ def run(
     workers: int | None = None,
     cache: FolderCellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
+    running: Callable[[float], None] | None = None,
 ) -> list[Comparison]:
     """Run every policy in every window of every log, and return one comparison for each log.
 
@@ -332,7 +337,9 @@ def run(
     >>> comparison.labels, comparison.values("mean_wait_s").shape
     (('fcfs', 'sjf'), (2, 2))
     """
-    return compare_cases(prepared.cases, prepared.policies, workers=workers, cache=cache, progress=progress)
+    return compare_cases(
+        prepared.cases, prepared.policies, workers=workers, cache=cache, progress=progress, running=running
+    )
 
 
 def run_and_save(
@@ -356,13 +363,21 @@ def run_and_save(
     cache = None if out is None else prepared.cell_cache(out)
     if cache is not None:
         cache.check_unused(force=force)
+    finished = 0
     with console.steps(prepared.cell_count) as step:
+
+        def finish(cell: Cell, ran: bool) -> None:
+            nonlocal finished
+            finished += 1
+            step(prepared.policies[cell[1]].label, lines, finished)
+
         try:
             comparisons = run(
                 prepared,
                 workers=workers,
                 cache=cache,
-                progress=lambda cell, ran: step(prepared.policies[cell[1]].label, lines),
+                progress=finish,
+                running=lambda work: step("running", False, min(finished + work, prepared.cell_count)),
             )
         except KeyboardInterrupt:
             if cache is not None and cache.folder.exists():

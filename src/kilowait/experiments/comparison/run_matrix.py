@@ -15,9 +15,9 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from kilowait.checkpoint import StateFormat
 from kilowait.cluster import Cluster
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.policy import Policy
+from kilowait.engine.run_monitor import monitored_runs
 from kilowait.errors import InputError, KilowaitError, NoProgressError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows
@@ -146,14 +147,16 @@ def run_cells(
     workers: int,
     cache: FolderCellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
+    running: Callable[[float], None] | None = None,
     policies: Sequence[Policy] | None = None,
 ) -> tuple[dict[Cell, ExecutionLog], dict[int, str]]:
     """Run every policy in every window of every case; the logs do not depend on the number of processes.
 
     A run that would not end ends the runs of its policy: the second result are the errors by number of the policy.
-    `progress` is called with every finished cell, and whether it was run. With a cache, finished cells are read from it
-    and written to it. `policies` are the policy objects of the configurations, for one process; None: every process
-    resolves them by name.
+    `progress` is called with every finished cell, and whether it was run; `running` about twice a second with the
+    amount of unfinished work that is done, in runs: 1.5 if one run is done and another by half, of a process that has
+    not returned its results yet. With a cache, finished cells are read from it and written to it. `policies` are the
+    policy objects of the configurations, for one process; None: every process resolves them by name.
     """
     logs: dict[Cell, ExecutionLog] = {}
     errors: dict[int, str] = {}
@@ -179,9 +182,11 @@ def run_cells(
         resolved = _resolve_policies(configs) if policies is None else policies
         for cell in remaining:
             if cell[1] not in errors:
-                finish(cell, _run(cell, cases, configs, resolved), True)
+                with nullcontext() if running is None else monitored_runs(_one_run(running)):
+                    result = _run(cell, cases, configs, resolved)
+                finish(cell, result, True)
     else:
-        for cell, result in _run_in_processes(cases, configs, remaining, workers):
+        for cell, result in _run_in_processes(cases, configs, remaining, workers, running):
             finish(cell, result, True)
     return logs, errors
 
@@ -213,25 +218,56 @@ def all_cells(cases: Sequence[ComparisonCase], policies: Sequence[PolicyConfig])
                 yield number, policy, window
 
 
+def _one_run(running: Callable[[float], None]) -> Callable[[int, int, float], None]:
+    """A function that reports the share of a run that is done."""
+    return lambda ended, jobs, seconds: running(ended / jobs if jobs else 1.0)
+
+
 # -- several processes ---------------------------------------------------------------------------
 
+POLL_S = 0.5
+"""Time between two reports of the progress of processes."""
+_shares: Any = None
+"""In a worker process: shared memory, with the amount of unfinished work that each process has done, in runs."""
+_slot = 0
+"""In a worker process: its place in `_shares`."""
 _worker_inputs: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[Policy]] = ((), (), ())
 """In a worker process: the cases, policy configurations and policies."""
 
 
-def _initialize_worker(cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig]) -> None:
-    global _worker_inputs  # noqa: PLW0603 - the inputs are sent to a worker process once
+def _initialize_worker(
+    cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], shares: Any, next_slot: Any
+) -> None:
+    global _worker_inputs, _shares, _slot  # noqa: PLW0603 - the inputs are sent to a worker process once
+    with next_slot.get_lock():
+        _slot = next_slot.value
+        next_slot.value += 1
+    _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     _worker_inputs = (cases, configs, _resolve_policies(configs))
+
+
+def _share_progress(finished: int) -> Callable[[int, int, float], None]:
+    """A function that stores the work done in this process, after `finished` runs of its chunk."""
+
+    def store(ended: int, jobs: int, seconds: float) -> None:
+        _shares[_slot] = finished + (ended / jobs if jobs else 1.0)
+
+    return store
 
 
 def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog | NoProgressError]] | str:
     """The results of the cells, without the job tables, which the parent process has; or an error message."""
     cases, configs, policies = _worker_inputs
     try:
-        results = [_run(cell, cases, configs, policies) for cell in cells]
+        results: list[ExecutionLog | NoProgressError] = []
+        for cell in cells:
+            with monitored_runs(_share_progress(len(results))):
+                results.append(_run(cell, cases, configs, policies))
     except KilowaitError as problem:
         return str(problem)
+    finally:
+        _shares[_slot] = 0.0
     no_jobs = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
     return [
         (cell, result if isinstance(result, NoProgressError) else replace(result, jobs_table=no_jobs))
@@ -253,16 +289,21 @@ def _ignore_interrupts() -> Iterator[None]:
 
 
 def _run_in_processes(
-    cases: Sequence[ComparisonCase], configs: Sequence[PolicyConfig], cells: Sequence[Cell], workers: int
+    cases: Sequence[ComparisonCase],
+    configs: Sequence[PolicyConfig],
+    cells: Sequence[Cell],
+    workers: int,
+    running: Callable[[float], None] | None = None,
 ) -> Iterator[tuple[Cell, ExecutionLog | NoProgressError]]:
     # Spawned, because a child forked from a process with threads may hang.
     context = multiprocessing.get_context("spawn")
     earlier_children = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, context, _initialize_worker, (cases, configs)) as pool:
+    shares, next_slot = context.Array("d", workers, lock=False), context.Value("q", 0)
+    with ProcessPoolExecutor(workers, context, _initialize_worker, (cases, configs, shares, next_slot)) as pool:
         try:
             with _ignore_interrupts():
                 futures: list[Future[Any]] = [pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, cells)]
-            for future in as_completed(futures):
+            for future in _completed(futures, shares, running):
                 result = future.result()
                 if isinstance(result, str):
                     raise InputError(result)
@@ -282,6 +323,18 @@ def _run_in_processes(
                 if process not in earlier_children:
                     process.terminate()
             raise
+
+
+def _completed(
+    futures: Sequence[Future[Any]], shares: Any, running: Callable[[float], None] | None
+) -> Iterator[Future[Any]]:
+    """The futures as they complete; the progress of the processes is reported meanwhile."""
+    remaining = set(futures)
+    while remaining:
+        done, remaining = wait(remaining, None if running is None else POLL_S, FIRST_COMPLETED)
+        yield from done
+        if running is not None:
+            running(sum(shares))
 
 
 def _chunks(cases: Sequence[ComparisonCase], cells: Sequence[Cell]) -> Iterator[list[Cell]]:
