@@ -78,7 +78,7 @@ def predictions_of(path: str, max_jobs: int | None, cache_path: Path) -> dict[st
         cache_path.parent.mkdir(parents=True, exist_ok=True)
         jobs, machine = log_of(path, max_jobs)
         jobs = jobs[: round((WITHIN[1] + 0.05) * len(jobs))]
-        means = predict_runtimes(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
+        means = predict_runtimes(jobs, first_replay(jobs, machine), machine.size, threads=2)
         columns = {**means.columns(), **{f"{level:g}": means.quantile(level) for level in LEVELS}}
         np.savez_compressed(cache_path, allow_pickle=False, **columns)
     with np.load(cache_path) as file:

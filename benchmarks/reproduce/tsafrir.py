@@ -152,7 +152,7 @@ def _with_requested_processors(sources: Sources, log: Log, jobs: JobTable) -> Jo
         raise InputError(f"{path} has lines that are not SWF ({error}); download it again") from None
     order = np.argsort(ids)
     requested_of_jobs = requested[order[np.searchsorted(ids, jobs["job_id"], sorter=order)]]
-    return jobs.with_columns(nodes=np.where(requested_of_jobs > 0, requested_of_jobs, jobs["nodes"]))
+    return jobs.with_unit("node", nodes=np.where(requested_of_jobs > 0, requested_of_jobs, jobs.size))
 
 
 def text(output: dict[str, Any]) -> str:

@@ -165,7 +165,7 @@ def _other_simulators(jobs: JobTable) -> Iterator[BenchResult]:
 
 def _cluster_size(jobs: JobTable, quick: bool) -> BenchResult:
     """Cost per job if jobs and cluster are 192 times larger: the queue is the same, so the cost should be too."""
-    larger = jobs.with_columns(nodes=jobs["nodes"] * SIZE_FACTOR)
+    larger = jobs.with_unit("node", nodes=jobs.size * SIZE_FACTOR)
     small, large = kw.Cluster.from_nodes(NODES), kw.Cluster.from_nodes(NODES * SIZE_FACTOR)
     ratio = interleaved_ratio(
         partial(kw.simulate, jobs, small, "fcfs", "easy"),

@@ -36,6 +36,7 @@ def waiting(number=0, **known):
     job.limit_s = np.inf
     for name, value in {"number": number, **known}.items():
         job[name] = value
+    job.units = job.nodes
     return job
 
 

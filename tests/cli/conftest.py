@@ -35,11 +35,12 @@ class CommandResult:
         return json.loads(self.out, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
 
     def error(self) -> str:
-        """The error message, which must be a single line."""
+        """The error message, which must be a single line; notes that were given before the error are left out."""
         assert self.status == 2, (self.status, self.out, self.err)
-        assert self.err.startswith("error: ") and self.err.count("\n") == 1, self.err
+        lines = [line for line in self.err.splitlines(keepends=True) if not line.startswith("note: ")]
+        assert len(lines) == 1 and lines[0].startswith("error: "), self.err
         assert self.out == ""
-        return self.err
+        return lines[0]
 
 
 @pytest.fixture

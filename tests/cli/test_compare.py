@@ -132,3 +132,28 @@ def test_run_times_are_predicted_by_a_forest_that_is_refitted(kilowait):
     options = ("--policies", "fcfs", "--runtime-predictor", "forest", "--json")
     document = kilowait("compare", "lublin:1500:32:0.3:1", *options).json()
     assert "forest" in str(document)
+
+
+def test_several_clusters(kilowait, tmp_path):
+    """Every policy on every cluster; the report has a section for each."""
+    out = tmp_path / "machines"
+    arguments = ("lublin:200:16:0.9:7", "--policies", "fcfs,sjf", "--clusters", "16,+50%", "--no-clairvoyant")
+    result = kilowait("compare", *arguments, "--out", str(out))
+    assert result.status == 0, result.err
+    assert "lublin:200:16:0.9:7 on 16 nodes: 200 jobs on 16 nodes" in result.out
+    assert "lublin:200:16:0.9:7 on 24 nodes: 200 jobs on 24 nodes" in result.out
+    assert kilowait("report", str(out), "--out", str(tmp_path / "page.html")).status == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "on 16 nodes" in page and "on 24 nodes" in page
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--cluster", "8", "--clusters", "8,16"], "--cluster 8 and --clusters 8,16 are given; use only one"),
+        (["--clusters", "gpu-mixed,16"], "gpu-mixed is a GPU cluster and 16 is not"),
+        (["--cluster", "1200,1440"], "not a number; write nodes:N, for instance nodes:128, without commas"),
+    ],
+)
+def test_wrong_clusters(kilowait, args, message):
+    assert message in kilowait("compare", "lublin:200:16:0.9:7", "--policies", "fcfs", *args).error()

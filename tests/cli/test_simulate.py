@@ -23,11 +23,11 @@ def test_synthetic_workload_prints_a_table(kilowait):
 def test_json_equals_the_library_result(kilowait, swf):
     report = kilowait("simulate", swf, "--backfill", "none", "--json").json()
     jobs = kw.read_trace(swf)
-    expected = kw.metrics(kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "none"))
+    expected = kw.metrics(kw.simulate(jobs, kw.Cluster.from_processors(8), "fcfs", "none"))
     assert report["metrics"] == pytest.approx(dict(expected))
     assert report["metrics"]["jobs"] == 3
     assert report["ledger"]["rows_read"] == 4
-    assert report["scenario"]["cluster"]["group"] == [{"name": "nodes", "nodes": 8}]
+    assert report["scenario"]["cluster"]["group"] == [{"name": "processors", "nodes": 8, "nodes_known": False}]
 
 
 def test_dropped_jobs_are_reported(kilowait, swf):

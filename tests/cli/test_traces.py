@@ -27,7 +27,7 @@ def test_describe(kilowait, swf):
 
 def test_describe_as_json(kilowait, swf):
     description = kilowait("traces", "describe", swf, "--cluster", "nodes:16", "--json").json()
-    assert description["jobs"] == 3 and description["machine_nodes"] == 16
+    assert description["jobs"] == 3 and description["machine_size"] == 16
     descriptions = kilowait("traces", "describe", swf, swf, "--json").json()
     assert [row["jobs"] for row in descriptions] == [3, 3]
 
@@ -35,7 +35,7 @@ def test_describe_as_json(kilowait, swf):
 def test_describe_without_a_machine_size(kilowait, csv):
     columns = "job_id=id,submit_s=submitted,runtime_s=ran,nodes=size"
     result = kilowait("traces", "describe", csv, "--columns", columns)
-    assert "not stated" in result.out
+    assert "as many as the largest job has; the log does not state the size" in result.out
 
 
 def test_describe_errors(kilowait, swf, tmp_path):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.errors import ClusterError, UnknownNameError
+from kilowait.jobs import JobTable
 
 CPU = NodeGroup("cpu", 10, cores=32, memory_gb=128.0)
 GPU = NodeGroup("gpu", 4, cores=64, memory_gb=512.0, gpus=8, gpu_type="A100", shared=True)
@@ -151,3 +154,58 @@ def test_with_outages_returns_a_new_cluster():
     assert len(cluster.outages) == 1
     with pytest.raises(ClusterError, match="takes 11 nodes"):
         cluster.with_outages(window("outage", nodes=11))
+
+
+def test_units_of_machines() -> None:
+    shared, whole = NodeGroup("a", 24, cores=72, shared=True), NodeGroup("b", 8, cores=4)
+    loose = NodeGroup("c", 100, nodes_known=False)
+    sizes = [
+        (Cluster((shared,)), ("core", 1728, "24 nodes, 1,728 cores")),
+        (Cluster((whole,)), ("node", 8, "8 nodes")),
+        (Cluster((loose,)), ("processor", 100, "100 processors")),
+        (Cluster((shared, whole)), ("node", 32, "32 nodes")),
+        (Cluster((shared, loose)), ("core", 1828, "124 nodes, 1,828 cores")),
+        (Cluster((NodeGroup("d", 1),)), ("node", 1, "1 node")),
+    ]
+    for machine, expected in sizes:
+        assert (machine.unit, machine.size, machine.size_text) == expected
+
+
+def test_nodes_that_differ_have_the_exact_number_of_cores() -> None:
+    (group,) = Cluster.from_processors(2004, nodes=151).groups
+    assert (group.nodes, group.cores, group.total_cores, group.cores_of(151)) == (151, 14, 2004, 2004)
+    assert [int(group.nodes_for(cores)) for cores in (1, 13, 14, 2004)] == [1, 1, 2, 151]
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (lambda: NodeGroup("a", 4, cores=8, total_cores=20), "only a shared group has it"),
+        (lambda: NodeGroup("a", 4, cores=8, shared=True, total_cores=33), "total_cores 33; .* 4 to 32 cores"),
+        (lambda: NodeGroup("a", 4, cores=8, nodes_known=False), "has one core for each"),
+        (lambda: Cluster.from_processors(0), "a cluster of 0 processors"),
+        (lambda: Cluster.from_processors(4, nodes=5), "4 processors on 5 nodes"),
+    ],
+)
+def test_impossible_numbers_of_cores_are_errors(group: Callable[[], object], message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        group()
+
+
+def test_jobs_are_sized_for_the_machine() -> None:
+    """88 cores on nodes of 72: two whole nodes, 88 shared cores, or 88 nodes of one core."""
+    jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[2], cores=[88], meta={"unit": "core"})
+    nodes = NodeGroup("a", 24, cores=72)
+    for machine, size in (
+        (Cluster((nodes,)), 2),
+        (Cluster((replace(nodes, shared=True),)), 88),
+        (Cluster.from_nodes(100), 88),
+        (Cluster.from_processors(100), 88),
+        (Cluster((nodes, NodeGroup("b", 9, cores=40))), 3),
+    ):
+        sized = machine.sized(jobs)
+        assert sized.unit == machine.unit and sized.size.tolist() == [size]
+        assert machine.sized(sized) is sized
+    whole = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[2])
+    assert Cluster((nodes,)).sized(whole) is whole
+    assert Cluster((replace(nodes, shared=True),)).sized(whole).size.tolist() == [144]

@@ -17,24 +17,13 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.jobs import ExecutionLog, JobTable
 from tests.oracle import conversion
-from tests.oracle.model import JobReservation, groups_of
+from tests.oracle.model import JobReservation, groups_of, sized
 from tests.oracle.workloads import Case
 
 INTERPRETED = bool(numba.config.DISABLE_JIT)
 """Whether kernels run as plain Python, which is a hundred times slower."""
 
-ARRAYS = (
-    "job",
-    "start_s",
-    "end_s",
-    "group",
-    "level",
-    "outcome",
-    "eligible_s",
-    "job_outcome",
-    "capacity_s",
-    "capacity_nodes",
-)
+ARRAYS = ("job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s", "capacity")
 
 
 def table(*rows: tuple[float, ...], **columns: Any) -> JobTable:
@@ -96,7 +85,7 @@ class StepwiseScheduler:
         self.pass_number = 0
         self.job_reservations: list[JobReservation] = []
         ids = self.simulator.table["job_id"]
-        by_id = {job.job_id: job for job in case.jobs}
+        by_id = {job.job_id: sized(job, case.groups) for job in case.jobs}
         self.groups = [groups_of(by_id[int(i)], case.groups, case.queues, case.reservations) for i in ids]
 
     def run(self) -> ExecutionLog:

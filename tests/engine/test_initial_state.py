@@ -67,8 +67,8 @@ def test_oversized_job_error_names_the_job() -> None:
     with pytest.raises(TableError) as caught:
         simulate(table((0, 1, 9), (0, 9, 9), (0, 10, 9)), TWO, backfill="none")
     assert str(caught.value) == (
-        "2 job(s) are larger than any group they may use, first job 2 with 9 nodes; the machine has a 4, b 8: "
-        "use a larger cluster, or on_oversized='drop' to leave such jobs out"
+        "2 job(s) are larger than any group they may use, first job 2 with 9 nodes; the machine has 4 nodes in a, "
+        "8 nodes in b: use a larger cluster, or on_oversized='drop' to leave such jobs out"
     )
 
 

@@ -58,7 +58,7 @@ def test_changes_are_sorted_by_time_with_outages_first() -> None:
         (10.0, 4.0, 6, 0, 3),
     ]
     assert machine.capacity_s.tolist() == [-math.inf, 5.0, 10.0]
-    assert machine.capacity_nodes.tolist() == [8, 6, 7]
+    assert machine.capacity_size.tolist() == [8, 6, 7]
 
 
 def test_shared_group_change_has_one_number_for_all_pools() -> None:

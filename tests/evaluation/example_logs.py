@@ -43,5 +43,5 @@ def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outco
         eligible_s=eligible_s,
         job_outcome=results,
         capacity_s=np.array(times, float),
-        capacity_nodes=np.array(sizes, np.int64),
+        capacity=np.array(sizes, np.int64),
     )

@@ -44,14 +44,14 @@ def test_values_of_size_classes():
     assert size_2_to_4.p95_wait_s == pytest.approx(190)
     assert size_2_to_4.max_wait_s == 200
     assert size_2_to_4.mean_bsld == pytest.approx((1 + 3 + 3) / 3)
-    assert size_2_to_4.node_h == pytest.approx((2 * 3600 + 4 * 50 + 3 * 100) / 3600)
+    assert size_2_to_4.allocated_h == pytest.approx((2 * 3600 + 4 * 50 + 3 * 100) / 3600)
 
 
 def test_users_by_node_hours():
     log = log_of(1, 8, 3, 2, user=[0, 1, 0, -1], labels={"user": ("ann", "bob", "nobody")})
     rows = by_class(log, "user")
-    assert [(row.label, row.jobs, row.node_h) for row in rows] == [("bob", 1, 8), ("ann", 2, 4), ("-", 1, 2)]
-    assert sum(row.node_h for row in rows) == pytest.approx(metrics(log)["busy_node_h"])
+    assert [(row.label, row.jobs, row.allocated_h) for row in rows] == [("bob", 1, 8), ("ann", 2, 4), ("-", 1, 2)]
+    assert sum(row.allocated_h for row in rows) == pytest.approx(metrics(log)["busy_node_h"])
 
 
 def test_numeric_users_without_labels():
@@ -78,7 +78,7 @@ def test_runtime_classes():
 
 def test_class_without_a_start():
     (row,) = by_class(example_log((0, NEVER, 5, 1)), "size")
-    assert (row.jobs, row.started, row.node_h) == (1, 0, 0)
+    assert (row.jobs, row.started, row.allocated_h) == (1, 0, 0)
     assert math.isnan(row.mean_wait_s)
     assert math.isnan(row.mean_bsld)
 
@@ -109,7 +109,7 @@ def test_counted_jobs():
         ("2-4", 2, 40),
     ]
     users = by_class(log, "user", counted=counted)
-    assert [(row.label, row.started, row.node_h) for row in users] == [("0", 2, 5), ("2", 1, 3)]
+    assert [(row.label, row.started, row.allocated_h) for row in users] == [("0", 2, 5), ("2", 1, 3)]
     assert by_class(log, "runtime", counted=[False] * 5) == []
     assert by_class(log, "size", counted=[True] * 5) == by_class(log, "size")
 

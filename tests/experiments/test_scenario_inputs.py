@@ -49,11 +49,11 @@ def test_job_ranges_give_a_slice_or_an_error(text):
 
 def test_clusters_are_resolved(tmp_path):
     sized = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], meta={"max_nodes": 9, "max_procs": 36})
-    assert scenario_inputs.resolve_cluster("auto", sized)[0].nodes == 36
+    assert scenario_inputs.resolve_cluster("auto", sized)[0].nodes == 9  # the unit of these jobs
     assert scenario_inputs.resolve_cluster("auto", sized)[1] is None
     cluster, note = scenario_inputs.resolve_cluster("auto", JOBS)
     assert cluster.nodes == 4 and note is not None and "--cluster" in note
-    assert scenario_inputs.resolve_cluster("1,024", JOBS)[0].nodes == 1024
+    assert scenario_inputs.resolve_cluster("1_024", JOBS)[0].nodes == 1024
     assert scenario_inputs.resolve_cluster("Mira", JOBS)[0].nodes == 49_152
     site = tmp_path / "site.toml"
     site.write_text('[[group]]\nname = "a"\nnodes = 3\n')
@@ -228,3 +228,75 @@ def test_dates_of_a_cluster_file_are_in_the_time_of_the_log(tmp_path: Path) -> N
     with pytest.raises(ClusterError, match="start is a date, but the log does not state the date of its second 0"):
         scenario.run_scenario(Scenario(str(log), cluster=str(site)))
     assert not scenario_inputs.is_node_level(str(site), "log.swf")
+
+
+@pytest.mark.parametrize("text", ["1200,1440", "1,024", "nodes:1,024"])
+def test_numbers_with_commas_are_errors(text):
+    with pytest.raises(InputError, match=r"not a number; write nodes:N.* without commas; .*--clusters 128,256"):
+        scenario_inputs.resolve_cluster(text, JOBS)
+
+
+def processors(max_nodes=24, **columns):
+    """A log of a machine with 1,728 processors, as the SWF reader gives it."""
+    known = {} if max_nodes is None else {"max_nodes": max_nodes}
+    unit = "processor" if max_nodes is None else "core"
+    jobs = kw.JobTable(
+        job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[2, 1], cores=[88, 1],
+        meta={"max_procs": 1728, "format": "swf", **known, "unit": unit}, **columns,
+    )  # fmt: skip
+    return jobs if max_nodes is not None else jobs.with_columns(nodes=jobs["cores"])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("auto", "24 nodes, 1,728 cores"),
+        ("1728", "24 nodes, 1,728 cores"),
+        ("864", "12 nodes, 864 cores"),
+        ("100", "2 nodes, 100 cores"),
+        ("nodes:48", "48 nodes, 3,456 cores"),
+        ("+25%", "30 nodes, 2,160 cores"),
+        ("-50 %", "12 nodes, 864 cores"),
+    ],
+)
+def test_a_number_of_a_log_of_processors_is_a_number_of_processors(text, size):
+    machine = scenario_inputs.resolve_machine(text, processors())
+    assert machine.cluster.size_text == size
+    assert machine.jobs.size.tolist() == [88, 1] and machine.jobs["nodes"].tolist() == [2, 1]
+
+
+def test_processors_on_unknown_nodes():
+    jobs = processors(None)
+    machine = scenario_inputs.resolve_machine("auto", jobs)
+    assert machine.cluster.size_text == "1,728 processors" and not machine.cluster.groups[0].nodes_known
+    assert scenario_inputs.resolve_machine("100", jobs).cluster.size_text == "100 processors"
+    known = scenario_inputs.resolve_machine("auto", jobs, cores_per_node=72)
+    assert known.cluster.size_text == "24 nodes, 1,728 cores" and known.jobs["nodes"].tolist() == [2, 1]
+    with pytest.raises(InputError, match="its nodes are unknown; give the cores of a node with --cores-per-node"):
+        scenario_inputs.resolve_machine("auto", jobs, exclusive_nodes=True)
+
+
+def test_exclusive_nodes_of_a_log_of_processors():
+    machine = scenario_inputs.resolve_machine("auto", processors(), exclusive_nodes=True)
+    assert (machine.cluster.size_text, machine.jobs.unit, machine.jobs.size.tolist()) == ("24 nodes", "node", [2, 1])
+
+
+def test_cores_per_node_of_a_log_of_nodes():
+    nodes = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[4], meta={"max_nodes": 8, "format": "swf"})
+    machine = scenario_inputs.resolve_machine("auto", nodes, cores_per_node=2)  # the header says nodes for processors
+    assert machine.cluster.size_text == "4 nodes, 8 cores" and machine.jobs["nodes"].tolist() == [2]
+    with pytest.raises(InputError, match="--cores-per-node 2 is for logs that count processors, and this log counts"):
+        scenario_inputs.resolve_machine("auto", JOBS, cores_per_node=2)
+
+
+def test_the_size_of_a_machine_is_the_peak_of_recorded_use():
+    jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 3], wait_s=[0, 0])
+    machine = scenario_inputs.resolve_machine("auto", jobs)
+    assert machine.cluster.nodes == 7
+    assert "7 nodes are assumed, the largest number in use at one time" in machine.note
+    assert "as many as its largest job has" in scenario_inputs.resolve_machine("auto", JOBS).note
+
+
+def test_a_machine_without_nodes_is_an_error():
+    with pytest.raises(InputError, match="--cluster -100% leaves no node"):
+        scenario_inputs.resolve_machine("-100%", processors())

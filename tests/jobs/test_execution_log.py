@@ -29,7 +29,7 @@ def log(**changes):
         "eligible_s": np.array([8.0, 0.0, 5.0, np.nan]),
         "job_outcome": np.array([1, 1, Outcome.CANCELLED, Outcome.REJECTED], np.int8),
         "capacity_s": np.array([0.0]),
-        "capacity_nodes": np.array([8]),
+        "capacity": np.array([8]),
         "groups": ("a", "b"),
         "run": {"policy": "fcfs", "backfill": "easy"},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 
@@ -30,6 +30,8 @@ class ReferenceJob:
     planned: float | None = None
     limit: float | None = None
     overrun_planned: float | None = None
+    size: int = 0
+    """Its nodes, or its cores where all groups are shared; `sized` sets it."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,14 @@ def need_of(job: ReferenceJob, group: ReferenceGroup) -> tuple[int, ...]:
     memory = (math.ceil(job.memory_mb or 0),) if group.memory_gb > 0 else ()
     gpus = (job.gpus or 0,) if group.gpus > 0 else ()
     return (cores, *memory, *gpus)
+
+
+def sized(job: ReferenceJob, groups: Sequence[ReferenceGroup]) -> ReferenceJob:
+    """The job with its size on these groups; where all are shared, also with its cores."""
+    if not all(group.shared for group in groups):
+        return replace(job, size=job.nodes)
+    cores = job.nodes * min(group.cores for group in groups) if job.cores is None else max(job.cores, 1)
+    return replace(job, size=cores, cores=cores)
 
 
 def all_groups(groups: Sequence[ReferenceGroup], reservations: Iterable[Reservation]) -> list[ReferenceGroup]:

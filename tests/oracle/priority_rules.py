@@ -77,6 +77,6 @@ def rule_for(name: str, jobs: Sequence[ReferenceJob]) -> tuple[Rule, bool]:
     first = min((job.submit for job in jobs), default=0.0)
 
     def rule(job: ReferenceJob, now: float, eligible: float) -> float:
-        return formula(max(job.estimate, 1.0), job.nodes, now - eligible, eligible - first, eligible)
+        return formula(max(job.estimate, 1.0), job.size, now - eligible, eligible - first, eligible)
 
     return rule, name in FIXED

@@ -29,6 +29,7 @@ from tests.oracle.model import (
     groups_of,
     levels_of,
     need_of,
+    sized,
     value_at,
 )
 from tests.oracle.node_sleep import ASLEEP, AWAKE, HELD, OUT, SHUTTING_DOWN, WAKING, SleepingNodes
@@ -274,6 +275,7 @@ def simulate(
     power_controls = ReferencePowerControls() if power_controls is None else power_controls
     if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
         jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
+    jobs = [sized(job, groups) for job in jobs]
     whole = all_groups(groups, reservations)
     states: list[State] = []
     for row, job in sorted(enumerate(jobs), key=lambda pair: (pair[1].submit, pair[1].job_id)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -420,7 +421,7 @@ SCORES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_scores(name: str) -> None:
     """100 s on 4 nodes, eligible 100 s after the first submit of the table, seen after 200 s of waiting."""
-    one = job(1, 90, 4, 1, estimate=100)
+    one = replace(job(1, 90, 4, 1, estimate=100), size=4)
     rule, fixed = rule_for(name, [one, job(2, 40, 1, 1)])
     assert rule(one, 340.0, 140.0) == SCORES[name]
     assert fixed == (name not in ("lxf", "wfp3", "unicef"))

@@ -27,7 +27,7 @@ def shortest(job: Any, now: float) -> float:
 
 
 def wfp(job: Any, now: float) -> float:
-    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes)
+    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.units)
 
 
 def by_detour(job: Any, now: float) -> float:

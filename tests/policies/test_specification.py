@@ -85,6 +85,7 @@ def records(jobs: JobTable, rng: np.random.Generator) -> Any:
     job = np.zeros(len(jobs), list(fields.items())).view(np.recarray)
     for name in ("nodes", "user", "account", "qos", "queue"):
         job[name] = jobs[name]
+    job["units"] = jobs.size
     delay_s = rng.choice([0, 0, 500], len(jobs))  # of dependent jobs
     job["submit_s"], job["number"] = jobs["submit_s"] + delay_s, np.arange(len(jobs))
     job["since_first_s"] = job["submit_s"] - jobs["submit_s"].min()
@@ -113,7 +114,7 @@ def of_formula(formula: str, job: Any, jobs: JobTable, parameters: dict[str, Any
         "t": NOW,
         "w": NOW - job.submit_s,
         "e": max(job.estimate_s, 1),
-        "n": int(job.nodes),
+        "n": int(job.units),
         "N": NODES,
         "x": job.expected_inverse_runtime,
         "u": job.usage_share,

@@ -37,7 +37,9 @@ def seen(**values: Any) -> Any:
     for name in ("user", "account", "queue", "qos"):
         record[name] = -1
     record["estimate_s"] = 1.0
-    record["nodes"] = 1
+    record["nodes"] = record["units"] = 1
     for name, value in values.items():
         record[name] = value
+    if "nodes" in values:
+        record["units"] = values["nodes"]
     return record[0]

@@ -66,7 +66,7 @@ def test_description() -> None:
     assert description["status"] == {0: 1, 1: 2}
     assert description["ledger"]["rows_read"] == 5
     json.dumps(description)
-    assert describe(jobs, nodes=16)["offered_load"] == pytest.approx(90 / 1600)
+    assert describe(jobs, size=16)["offered_load"] == pytest.approx(90 / 1600)
     assert describe(jobs[:0])["jobs"] == 0
     with pytest.raises(InputError, match="a machine of 0 nodes"):
-        describe(jobs, nodes=0)
+        describe(jobs, size=0)

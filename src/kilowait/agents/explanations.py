@@ -179,7 +179,7 @@ def explain_linear_agent(
     weights = agent.weights
     queue = np.array([len(queue_features) for queue_features in queues], np.int64)
     feature_rows = [
-        features(queue_features[:, 0], queue_features[:, 1], queue_features[:, 2], cluster.nodes, queue_features[:, 3:])
+        features(queue_features[:, 0], queue_features[:, 1], queue_features[:, 2], cluster.size, queue_features[:, 3:])
         for queue_features in queues
     ]
     order = [np.argsort(rows @ weights, kind="stable") for rows in feature_rows]
@@ -213,7 +213,7 @@ def explain_linear_agent(
 def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
     """For every time when several jobs waited: estimate, nodes, wait and user-history statistics of each job."""
     queues_by_time: dict[float, dict[int, tuple[float, ...]]] = {}
-    weights, nodes = agent.weights, cluster.nodes
+    weights, nodes = agent.weights, cluster.size
     score_function, statistics_function = compiled_agent_score(), compiled_statistics()
 
     def score(job: Any, now: float, parameters: Any) -> float:
@@ -221,7 +221,7 @@ def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str 
             return float(score_function(job, now, parameters))
         limit_s = float(job["limit_s"])
         requested_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
-        request = (requested_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        request = (requested_s, float(job["units"]), max(now - float(job["submit_s"]), 0.0))
         statistics = statistics_function(job, now, parameters)
         queues_by_time.setdefault(now, {})[int(job["number"])] = (*request, *statistics)
         return float(features(*request, nodes, statistics)[0] @ weights)

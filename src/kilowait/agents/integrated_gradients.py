@@ -313,7 +313,7 @@ def _job_description(features: tuple[str, ...], row: npt.NDArray[np.float32], cl
     if "share" in values and "gpus" in values:
         description["gpus"] = round(values["share"] * sum(group.nodes * group.gpus for group in cluster.groups), 2)
     elif "share" in values:
-        description["nodes"] = float(round(values["share"] * cluster.nodes))
+        description["nodes"] = float(round(values["share"] * cluster.size))
     if "length" in values:
         description["estimate_s"] = round(3600.0 * float(np.exp(3.0 * values["length"])), 1)
     if "hour" in values and values["hour"] < 1:

@@ -169,7 +169,7 @@ class LinearAgent(LinearWeights):
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """Initial parameters of the policy for a run of these jobs."""
-        return parameters_for(self.weights, jobs, cluster.nodes, self.user_history, self.prior_weight, self.max_wait_s)
+        return parameters_for(self.weights, jobs, cluster.size, self.user_history, self.prior_weight, self.max_wait_s)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the agent to a JSON file; `load_linear_agent` restores it exactly."""

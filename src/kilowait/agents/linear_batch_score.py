@@ -195,7 +195,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     used_all, used, inverse_all, inverse = class_statistics(
         parameters, user, estimate_s, now, job.estimate_s, job.expected_inverse_runtime
     )
-    nodes = float(job.nodes)
+    nodes = float(job.units)
     machine = parameters[NODES]
     length = log(estimate_s / 3600.0) / 3.0
     total = parameters[0] * length + parameters[1] * log(nodes) / 3.0

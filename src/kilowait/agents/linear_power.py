@@ -115,7 +115,7 @@ class LinearPowerAgent(LinearWeights):
 
     def policy_weights(self, jobs: JobTable, cluster: Cluster, power_setup: PowerSetup) -> PowerPolicyWeights:
         """Weights and per-job terms for the jobs of a log, sorted by submission."""
-        features = job_features(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
+        features = job_features(jobs["estimate_s"], jobs.size, cluster.size)
         count = len(JOB_FEATURES)
         base, slopes = self.weights[count], self.weights[count + 1 : count + 3]
         return power_policy_weights(

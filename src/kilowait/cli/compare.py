@@ -22,16 +22,17 @@ Examples:
   kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,las --placement first,best,fgd
+  kilowait compare log.swf --policies fcfs,saf --clusters auto,+20%
   kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --power-controls none,sleep=break-even,all
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,saf_short --runtime-predictor forest --windows 20
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
 _ORDER = f"""
-    traces policies backfill windows window warmup split seed metric clairvoyant cluster backfill_order at_limit overrun
-    schedule_per max_wait placement gpu on_oversized ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor
-    power_predictor with_user_estimates power power_controls gpu_power_cap {SIGNALS} weather workers json out
-    csv force"""
+    traces policies backfill windows window warmup split seed metric clairvoyant cluster clusters cores_per_node
+    exclusive_nodes backfill_order at_limit overrun schedule_per max_wait placement gpu on_oversized ignore_dependencies
+    load jobs {LOG_FORMAT} runtime_predictor power_predictor with_user_estimates power power_controls gpu_power_cap
+    {SIGNALS} weather workers json out csv force"""
 
 
 @verb(app, _ORDER, epilog=_EPILOG)
@@ -72,13 +73,23 @@ def compare(
     with console.status() as update:
         update(f"reading {', '.join(one.trace for one in plan.scenarios)} ...")
         ready = prepare(plan, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
+    options_by_name = {option.name: option for option in context.command.params if option.param_type_name == "option"}
+    several, known = len(ready.cases) > 1, set()
+
+    def say(trace: str, text: str) -> None:
+        note = with_option_names(text, options_by_name)
+        console.note(f"{trace}: {note}" if several else note)
+        known.add((trace, text))
+
+    for case in ready.cases:  # before the runs, which may take long
+        for text in case.notes:
+            say(case.trace, text)
     command = console.command(context)
     _, results = run_and_save(ready, console, out=out, csv=csv, force=force, workers=workers, command=command)
-    options_by_name = {option.name: option for option in context.command.params if option.param_type_name == "option"}
     for entry in results:
         for text in entry["notes"]:
-            note = with_option_names(text, options_by_name)
-            console.note(f"{entry['trace']}: {note}" if len(results) > 1 else note)
+            if (entry["trace"], text) not in known:
+                say(entry["trace"], text)
     if json:
         console.json_document({"scenario": plan.to_dict(), "traces": results, "out": out})
         return

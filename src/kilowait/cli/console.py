@@ -177,7 +177,9 @@ def title(text: str) -> None:
 
 def log_title(comparison: Mapping[str, Any], workload: Workload) -> None:
     """Print the log and the cluster of a comparison, and what was cleaned while reading."""
-    title(f"{comparison['trace']}: {count(len(workload.jobs), 'job')} on {comparison['nodes']:,} nodes")
+    title(
+        f"{comparison['trace']}: {count(len(workload.jobs), 'job')} on {count(comparison['size'], comparison['unit'])}"
+    )
     cleaning = cleaning_line(workload)
     if cleaning is not None:
         print(cleaning)

@@ -31,9 +31,9 @@ Examples:
   kilowait bench KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,wfp3 --json
   kilowait bench gpu:2000:gpu-mixed --policies fcfs,srtf"""
 _ORDER = f"""
-    trace cluster policy backfill backfill_order at_limit overrun schedule_per max_wait placement gpu on_oversized
-    ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor power_predictor power power_controls gpu_power_cap
-    {SIGNALS} weather by json out csv force"""
+    trace cluster cores_per_node exclusive_nodes policy backfill backfill_order at_limit overrun schedule_per max_wait
+    placement gpu on_oversized ignore_dependencies load jobs {LOG_FORMAT} runtime_predictor power_predictor power
+    power_controls gpu_power_cap {SIGNALS} weather by json out csv force"""
 
 
 @verb(app, _ORDER, epilog=_SIMULATE)
@@ -89,11 +89,11 @@ def simulate(
             update(f"simulating {scenario.trace}: {console.share_text(ended, jobs, seconds)}")
 
         with monitored_runs(report):
-            done = run_scenario(scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."))
+            done = run_scenario(
+                scenario, lambda fit: update(f"predicting: fit {fit.number} of {fit.total} ..."), announce=console.note
+            )
         update("computing metrics ...")
         results = summarize_run(done, by)
-    for note in done.notes:
-        console.note(note)
     if out is not None:
         manifest = done.workload.provenance(scenario.trace, console.command(context), console.today())
         save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, csv=csv, force=force)
@@ -124,11 +124,12 @@ def bench(
     default settings of kilowait simulate. The machine should be idle otherwise.
     """
     from kilowait.experiments.scenario import simulation_speeds
-    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_machine
 
     with console.busy(f"reading {trace} ..."):
         workload = read_workload(trace, **vars(log_format), rows=jobs)
-        machine, note = resolve_cluster(cluster, workload.jobs)
+        found = resolve_machine(cluster, workload.jobs)
+        machine, note = found.cluster, found.note
     if note is not None:
         console.note(note)
     if not json:

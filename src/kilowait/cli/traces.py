@@ -52,15 +52,17 @@ def describe(
     json: Json = False,
 ) -> None:
     """Describe job logs: number, sizes and run times of jobs, and which rows were dropped or corrected and why."""
-    from kilowait.experiments.scenario_inputs import read_workload, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, resolve_machine
     from kilowait.traces import describe as described
 
     facts = []
     for trace in traces:
         with console.busy(f"reading {trace} ..."):
             workload = read_workload(trace, **vars(log_format))
-        nodes = None if cluster == "auto" else resolve_cluster(cluster, workload.jobs)[0].nodes
-        facts.append({"trace": trace, **described(workload.jobs, workload.cleaning_report, nodes=nodes)})
+        machine = None if cluster == "auto" else resolve_machine(cluster, workload.jobs)
+        jobs = workload.jobs if machine is None else machine.jobs
+        size = None if machine is None else machine.cluster.size
+        facts.append({"trace": trace, **described(jobs, workload.cleaning_report, size=size)})
         if not json:
             from kilowait.cli.output.workload import show_description
 
@@ -86,15 +88,16 @@ def convert(
     log_format: LogFormat,
 ) -> None:
     """Convert a job log to another format, optionally scaled to another load."""
-    from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_cluster
+    from kilowait.experiments.scenario_inputs import read_workload, rescale_to_load, resolve_machine
     from kilowait.traces import write_trace
 
     with console.busy(f"converting {source} ..."):
         workload = read_workload(source, **vars(log_format), rows=jobs)
-        machine, text = resolve_cluster(cluster, workload.jobs)
-        if text is not None:
-            console.note(text)
-        write_trace(rescale_to_load(workload.jobs, machine, load), target, format=to, cluster=machine)
+        machine = resolve_machine(cluster, workload.jobs)
+        if machine.note is not None:
+            console.note(machine.note)
+        written = rescale_to_load(machine.jobs, machine.cluster, load)
+        write_trace(written, target, format=to, cluster=machine.cluster)
     if workload.cleaning_report is not None:
         report = workload.cleaning_report
         console.note(f"{source} is read as {report.format}: {report.format_reason}")

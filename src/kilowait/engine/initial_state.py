@@ -154,33 +154,33 @@ def blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
     """(n, K) resource demand of each job, and the column of each pool."""
     n = len(jobs)
-    columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
+    columns: dict[tuple[int, ...], npt.NDArray[Any]] = {}
     pool_need = []
-    for kind, cores in zip(machine.pool_kind, machine.pool_cores, strict=True):
-        column = (int(kind), int(cores) if kind == CORES and "cores" not in jobs else 0)
-        if column not in columns:
-            if kind == NODES:
-                columns[column] = jobs["nodes"]
-            elif kind == CORES:
-                columns[column] = np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
-            elif kind == MEMORY:
-                columns[column] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
-            elif kind == WATTS:
-                columns[column] = np.zeros(n)  # the power of a job depends on its DVFS level; see power_initial_state
-            else:
-                columns[column] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
-        pool_need.append(list(columns).index(column))
+    for g in range(len(machine.names)):
+        group = machine.group_of(g)
+        for kind in machine.pool_kind[machine.pool_lo[g] : machine.pool_lo[g + 1]].tolist():
+            # Groups of which jobs need the same amount have one column.
+            column = (kind, group.cores, group.total_cores) if kind == CORES and "cores" not in jobs else (kind,)
+            if column not in columns:
+                if kind == NODES:
+                    columns[column] = jobs["nodes"] if jobs.unit == "node" else jobs.size
+                elif kind == CORES:
+                    columns[column] = (
+                        np.maximum(jobs["cores"], 1) if "cores" in jobs else group.cores_for(jobs["nodes"])
+                    )
+                elif kind == MEMORY:
+                    columns[column] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
+                elif kind == WATTS:
+                    columns[column] = np.zeros(n)  # it depends on the DVFS level; see power_initial_state
+                else:
+                    columns[column] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
+            pool_need.append(list(columns).index(column))
     if len(columns) == 1:
         need = np.ascontiguousarray(next(iter(columns.values())), np.int64).reshape(n, 1)
     else:
         need = np.stack(list(columns.values()), axis=1).astype(np.int64)
     need.flags.writeable = False  # like table columns: the compiled signatures require it
     return need, np.array(pool_need, np.int64)
-
-
-def _times(nodes: Ints, cores: int) -> Ints:
-    """nodes x cores, or 2**62 on int64 overflow."""
-    return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
 
 
 def _preferences(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
@@ -233,11 +233,26 @@ def _allowed(
         row = int(np.argmin(allowed != 0))
         raise TableError(
             f"{int((allowed == 0).sum())} job(s) are larger than any group they may use, first job "
-            f"{jobs['job_id'][row]} with {jobs['nodes'][row]} nodes; the machine has "
-            f"{', '.join(f'{name} {machine.capacity[machine.pool_lo[i]]}' for i, name in enumerate(machine.names))}: "
+            f"{jobs['job_id'][row]} with {_request(jobs, row)}; the machine has "
+            f"{_group_sizes(machine)}: "
             "use a larger cluster, or on_oversized='drop' to leave such jobs out"
         )
     return allowed, least
+
+
+def _request(jobs: JobTable, row: int) -> str:
+    """What a job requests, in words."""
+    size = int(jobs.size[row])
+    return f"{size:,} {jobs.unit}{'' if size == 1 else 's'}"
+
+
+def _group_sizes(machine: ResourcePools) -> str:
+    """The size of each group, in words."""
+    texts = []
+    for g, name in enumerate(machine.names):
+        size, unit = int(machine.capacity[machine.pool_lo[g]]), machine.group_of(g).unit
+        texts.append(f"{size:,} {unit}{'' if size == 1 else 's'}" + (f" in {name}" if len(machine.names) > 1 else ""))
+    return ", ".join(texts)
 
 
 def _dependents(
@@ -307,4 +322,5 @@ def _job_records(jobs: JobTable, times: RunTimes) -> npt.NDArray[Any]:
     for name in ("nodes", "cores", "memory_mb", "gpus", "priority", "user", "account", "queue", "qos"):
         if name in jobs:
             view[name] = jobs[name]
+    view["units"] = jobs.size
     return view

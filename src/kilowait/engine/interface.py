@@ -19,6 +19,7 @@ JOB = np.dtype(
         ("limit_s", np.float64),  # walltime limit; infinite: unknown
         ("overrun_planned_s", np.float64),  # expected run time once planned_s is exceeded; 0: unknown
         ("expected_inverse_runtime", np.float64),  # expected value of 10 s / run time, at most 1
+        ("units", np.int64),  # its size on this machine, in its unit ("size" is an attribute of NumPy)
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster
+from kilowait.cluster import Cluster, NodeGroup
 
 Ints = npt.NDArray[np.int64]
 NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
@@ -23,8 +23,6 @@ class ResourcePools:
     """Groups of each queue in order of preference; "" is for all other jobs."""
     pool_lo: Ints
     pool_kind: Ints
-    pool_cores: Ints
-    """Cores per node of the pool's group."""
     capacity: Ints
     """Capacity of each pool of the empty cluster; for a reservation's group its future capacity."""
     free: Ints
@@ -32,11 +30,17 @@ class ResourcePools:
     changes: list[tuple[float, float, int, int, int]]
     """CAPACITY_CHANGE rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
-    capacity_nodes: Ints
+    capacity_size: Ints
+    """Available size of the machine over time, in `unit`s."""
     reservation_end_s: npt.NDArray[np.float64]
     """Of each group: end of the reservation that it belongs to; infinite: none."""
     like: Ints
     """Cluster group of each group's nodes: itself, or the group of a reservation."""
+    cluster: Cluster
+
+    def group_of(self, g: int) -> NodeGroup:
+        """The nodes of a group, with the cluster's own numbers."""
+        return self.cluster.groups[self.like[g]]
 
 
 def resource_pools(cluster: Cluster) -> ResourcePools:
@@ -44,24 +48,23 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
     names = [group.name for group in cluster.groups]
     by_name = {group.name: group for group in cluster.groups}
     kinds: list[int] = []
-    cores: list[int] = []
     capacity: list[int] = []
     free: list[int] = []
     pool_lo = [0]
 
-    def per_node(group: str) -> list[tuple[int, int]]:
+    def amounts(group: str, nodes: int) -> list[tuple[int, int]]:
+        """Kinds and amounts of the pools that these nodes of a group add to."""
         node = by_name[group]
         if not node.shared:
-            return [(NODES, 1)]
-        amounts = [(CORES, node.cores), (MEMORY, math.floor(node.memory_gb * 1000)), (GPUS, node.gpus)]
-        return [(kind, amount) for kind, amount in amounts if amount > 0]
+            return [(NODES, nodes)]
+        each = [(MEMORY, math.floor(node.memory_gb * 1000)), (GPUS, node.gpus)]
+        return [(CORES, node.cores_of(nodes)), *((kind, nodes * amount) for kind, amount in each if amount > 0)]
 
     def add(group: str, nodes: int, initial_nodes: int) -> None:
-        for kind, amount in per_node(group):
+        for (kind, amount), (_, initial) in zip(amounts(group, nodes), amounts(group, initial_nodes), strict=True):
             kinds.append(kind)
-            cores.append(by_name[group].cores)
-            capacity.append(nodes * amount)
-            free.append(initial_nodes * amount)
+            capacity.append(amount)
+            free.append(initial)
         pool_lo.append(len(kinds))
 
     for group in cluster.groups:
@@ -88,18 +91,19 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
     group_names = [*names, *(reserved.group for reserved in cluster.reservations)]
     changes = []
     for number, (time, g, nodes, announced) in enumerate(steps):
-        for p, (_, amount) in zip(range(pool_lo[g], pool_lo[g + 1]), per_node(group_names[g]), strict=True):
-            changes.append((time, announced, number, p, nodes * amount))
+        sign = 1 if nodes > 0 else -1
+        for p, (_, amount) in zip(range(pool_lo[g], pool_lo[g + 1]), amounts(group_names[g], abs(nodes)), strict=True):
+            changes.append((time, announced, number, p, sign * amount))
 
-    nodes_now = cluster.nodes
-    capacity_s, capacity_nodes = [-math.inf], [nodes_now]
-    for time, _, nodes, _ in steps:
-        nodes_now += nodes
+    size_now = cluster.size
+    capacity_s, capacity_size = [-math.inf], [size_now]
+    for time, g, nodes, _ in steps:
+        size_now += (1 if nodes > 0 else -1) * cluster.units_of(by_name[group_names[g]], abs(nodes))
         if time == capacity_s[-1]:
-            capacity_nodes[-1] = nodes_now
+            capacity_size[-1] = size_now
         else:
             capacity_s.append(time)
-            capacity_nodes.append(nodes_now)
+            capacity_size.append(size_now)
     rows = {"": tuple(range(len(names)))}
     rows |= {queue: tuple(names.index(g) for g in groups) for queue, groups in cluster.queues.items()}
     rows |= {reserved.name: (len(names) + i,) for i, reserved in enumerate(cluster.reservations)}
@@ -108,12 +112,12 @@ def resource_pools(cluster: Cluster) -> ResourcePools:
         rows=rows,
         pool_lo=np.array(pool_lo, np.int64),
         pool_kind=np.array(kinds, np.int64),
-        pool_cores=np.array(cores, np.int64),
         capacity=np.array(capacity, np.int64),
         free=np.array(free, np.int64),
         changes=changes,
         capacity_s=np.array(capacity_s),
-        capacity_nodes=np.array(capacity_nodes, np.int64),
+        capacity_size=np.array(capacity_size, np.int64),
         reservation_end_s=np.array([*[math.inf] * len(names), *(each.end_s for each in cluster.reservations)]),
         like=np.array([*range(len(names)), *(names.index(reserved.group) for reserved in cluster.reservations)]),
+        cluster=cluster,
     )

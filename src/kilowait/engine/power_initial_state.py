@@ -48,7 +48,6 @@ def add_power_pool(machine: ResourcePools, power_controls: PowerControls, first_
         machine,
         pool_lo=machine.pool_lo + np.arange(groups + 1),
         pool_kind=with_watts(machine.pool_kind, WATTS),
-        pool_cores=with_watts(machine.pool_cores, 1),
         capacity=with_watts(machine.capacity, largest),
         free=with_watts(machine.free, past[-1]),
         changes=sorted(changes, key=lambda change: (change[0], change[2])),
@@ -183,7 +182,15 @@ def _sleep_states(power_controls: PowerControls, machine: ResourcePools) -> tupl
         if name not in plain:
             raise UnknownNameError("sleeping group", name, plain)
         if machine.pool_kind[machine.pool_lo[plain.index(name)]] != NODES:
-            raise ClusterError(f"group {name!r} is shared among jobs; only whole nodes can be put to sleep")
+            raise ClusterError(
+                f"group {name!r} is shared among jobs; only whole nodes can be put to sleep: allocate whole nodes "
+                "(shared = false, or --exclusive-nodes), or leave the sleep policy out"
+            )
+        if not machine.cluster.groups[plain.index(name)].nodes_known:
+            raise ClusterError(
+                f"group {name!r} counts processors, and its nodes are unknown; give the cores of a node with "
+                "--cores-per-node, or a cluster of nodes"
+            )
     sleep_state = records(SLEEP_STATE, len(machine.names))
     steps: list[tuple[float, int]] = []
     for g, name in enumerate(plain):

@@ -107,8 +107,8 @@ def warn_of_ended_reservations(simulator: Simulator) -> None:
 
 def _request(simulator: Simulator, job: int) -> str:
     record = simulator.state.jobs[job]
-    nodes, planned_s = int(record.nodes), float(record.planned_s)
-    return f"{simulator.table['job_id'][job]}, which needs {nodes} node(s) for {planned_s:g} s"
+    size, planned_s = int(record.units), float(record.planned_s)
+    return f"{simulator.table['job_id'][job]}, which needs {size} {simulator.table.unit}(s) for {planned_s:g} s"
 
 
 def _only_holds_are_ahead(state: Any) -> bool:

@@ -85,7 +85,7 @@ class Simulator:
                 f"policy {self.policy.name!r} predicts run times but is not compiled; make it compilable by Numba"
             )
         self.backfill_policy = backfill_policy
-        self._jobs = jobs
+        self._jobs = jobs = cluster.sized(jobs)
         self.table = jobs.sorted()
         self._freed = False
         self._reserved_now: set[int] = set()
@@ -402,7 +402,7 @@ class Simulator:
         free = {self._machine.names[g]: free_nodes[self._machine.names[g]] for g in groups}
         record = self._state.jobs[job]
         return (
-            f"it needs {int(record.nodes)} nodes for {float(record.planned_s):g} s; free are {free}, "
+            f"it needs {int(record.units)} {self._jobs.unit}s for {float(record.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 
@@ -461,7 +461,7 @@ class Simulator:
             eligible_s=eligible,
             job_outcome=outcome,
             capacity_s=self._machine.capacity_s,
-            capacity_nodes=self._machine.capacity_nodes,
+            capacity=self._machine.capacity_size,
             groups=self._machine.names,
             run={
                 "policy": self.policy.name,

@@ -186,7 +186,7 @@ def log_arrays_for(
         log_state,
         fixed_features(
             jobs,
-            cluster.nodes,
+            cluster.size,
             predictions=decision_settings.prediction_features,
             requests=decision_settings.request_features,
         ),
@@ -338,6 +338,7 @@ def run_policy(
     """
     decision_settings = DecisionSettings() if decision_settings is None else decision_settings
     settings = decision_settings.settings if settings is None else settings
+    jobs = cluster.sized(jobs)
     simulator = Simulator(jobs, cluster, settings, policy=replace(external_policy(), name=name))
     copies = CopySettings(1, len(jobs), threads=1)
     env_simulator = BatchSimulator(

@@ -297,6 +297,7 @@ def run_energy_policy(
     """
     decision_settings = EnergyDecisionSettings() if decision_settings is None else decision_settings
     settings = decision_settings.settings if settings is None else settings
+    jobs = cluster.sized(jobs)
     table = jobs.sorted()
     power_setup = power.setup(table, cluster, len(jobs))
     power_controls = power_setup.power_controls

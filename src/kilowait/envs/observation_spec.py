@@ -125,7 +125,7 @@ def fixed_features(
     [[0.0, 0.73..., 0.5, 0.14...]]
     """
     estimate = np.maximum(jobs["estimate_s"], 1.0)
-    nodes = np.asarray(jobs["nodes"], np.float64)
+    nodes = np.asarray(jobs.size, np.float64)
     columns = (
         np.log(estimate / 3600.0) / 3.0,
         np.log(np.maximum(nodes, 1.0)) / np.log(1.0 + machine_nodes),

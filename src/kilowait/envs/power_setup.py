@@ -88,7 +88,7 @@ class PowerConfig:
 
     def setup(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
         """The setup for a sorted log in episodes of `episode_jobs` jobs."""
-        model = model_of(self.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
+        model = model_of(self.power, cluster).for_cluster(cluster)
         if self.cooling is not None:
             model = model.with_cooling(self.cooling)
         if model.facility.cooling.needs:

@@ -120,7 +120,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         begun_from_python = (terms or features) and self.autoreset_mode is AutoresetMode.SAME_STEP
         autoreset = NEXT_STEP if begun_from_python else MODES[self.autoreset_mode]
         copies = CopySettings(num_envs, common.episode_jobs, autoreset, common.threads)
-        self.jobs, self.simulator, observation_spec = self._make_simulator(jobs, copies, settings)
+        self.jobs, self.simulator, observation_spec = self._make_simulator(cluster.sized(jobs), copies, settings)
         self.episode_preferences: EpisodePreferences | None = None
         self._ranges = np.array([[0, len(self.jobs)]])
         self._range_weights: list[float] | None = None

@@ -164,7 +164,7 @@ def two_jobs() -> tuple[ExecutionLog, Cluster]:
         eligible_s=jobs["submit_s"],
         job_outcome=np.ones(2, np.int8),
         capacity_s=np.array([-np.inf]),
-        capacity_nodes=np.array([1]),
+        capacity=np.array([1]),
         groups=("t4",),
         pieces=pieces,
     )

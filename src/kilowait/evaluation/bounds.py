@@ -38,8 +38,8 @@ def problem_of(jobs: JobTable, nodes: int) -> SchedulingProblem:
         raise InputError("there are no jobs to schedule; give a table of one job or more")
     if nodes < 1:
         raise InputError(f"the machine has {nodes} nodes; give it 1 or more")
-    largest = int(np.argmax(jobs["nodes"]))
-    if jobs["nodes"][largest] > nodes:
+    largest = int(np.argmax(jobs.size))
+    if jobs.size[largest] > nodes:
         raise InputError(
             f"job {jobs['job_id'][largest]} needs {jobs['nodes'][largest]} nodes of a machine of {nodes}; "
             "remove jobs that can never run"
@@ -55,7 +55,7 @@ def problem_of(jobs: JobTable, nodes: int) -> SchedulingProblem:
         first_submit_s=first,
         release_s=np.maximum(jobs["submit_s"], jobs.column("begin_s")) - first,
         run_s=jobs["runtime_s"],
-        nodes=jobs["nodes"],
+        nodes=jobs.size,
         follows=(after >= 0) & np.isin(after, jobs["job_id"]),
     )
 

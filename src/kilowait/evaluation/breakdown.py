@@ -47,8 +47,8 @@ class ClassRow:
     p95_wait_s: float
     max_wait_s: float
     mean_bsld: float
-    node_h: float
-    """Node-hours used."""
+    allocated_h: float
+    """Node-hours used; core-hours where jobs are allocated cores (`ExecutionLog.unit`)."""
     gpu_h: float = 0.0
     """GPU-hours used, from the GPUs requested; fractional GPUs count as fractions."""
 
@@ -71,9 +71,9 @@ def by_class(
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
     >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(8), policy="fcfs")
-    >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size")]
+    >>> [(row.label, row.jobs, row.allocated_h) for row in by_class(log, "size")]
     [('1', 1, 1.0), ('2-4', 2, 7.0)]
-    >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size", counted=[True, False, False])]
+    >>> [(row.label, row.jobs, row.allocated_h) for row in by_class(log, "size", counted=[True, False, False])]
     [('2-4', 1, 4.0)]
     """
     table = log.jobs_table
@@ -81,7 +81,7 @@ def by_class(
     count = len(labels)
     mask = evaluated_mask(log, counted)
     ran = started_jobs(log, bound_s, mask)
-    node_s = table["nodes"].astype(np.float64)[ran.row] * ran.run_s
+    node_s = table.size.astype(np.float64)[ran.row] * ran.run_s
     gpu_s = _gpu_milli(table)[ran.row] / 1000.0 * ran.run_s
     ran_code = code[ran.row]
     order = np.argsort(ran_code, kind="stable")
@@ -100,7 +100,7 @@ def by_class(
             )
         )
     if kind in LABEL_COLUMNS:
-        rows.sort(key=lambda row: -row.node_h)
+        rows.sort(key=lambda row: -row.allocated_h)
     return rows
 
 
@@ -112,7 +112,7 @@ def combine_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cl
     >>> one = ClassRow("1", 3, 2, 10.0, 10.0, 10.0, 12.0, 1.5, 4.0)
     >>> two = ClassRow("1", 1, 1, 40.0, 40.0, 40.0, 40.0, 3.0, 1.0)
     >>> row = combine_classes([[one], [two]], "size")[0]
-    >>> row.jobs, row.mean_wait_s, row.mean_bsld, row.max_wait_s, row.node_h
+    >>> row.jobs, row.mean_wait_s, row.mean_bsld, row.max_wait_s, row.allocated_h
     (4, 20.0, 2.0, 40.0, 5.0)
     """
     parts: dict[str, list[ClassRow]] = {}
@@ -125,7 +125,7 @@ def combine_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cl
     elif kind in ("runtime", "gpus"):
         combined.sort(key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label))
     else:
-        combined.sort(key=lambda row: -row.node_h)
+        combined.sort(key=lambda row: -row.allocated_h)
     return combined
 
 
@@ -144,7 +144,7 @@ def _combined(rows: Sequence[ClassRow]) -> ClassRow:
         p95_wait_s=nan,
         max_wait_s=max((row.max_wait_s for row in ran), default=nan),
         mean_bsld=sum(row.mean_bsld * row.started for row in ran) / started if started else nan,
-        node_h=sum(row.node_h for row in rows),
+        allocated_h=sum(row.allocated_h for row in rows),
         gpu_h=sum(row.gpu_h for row in rows),
     )
 
@@ -160,7 +160,7 @@ def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, used_s: tuple[Floa
         p95_wait_s=p95,
         max_wait_s=largest,
         mean_bsld=float(bsld.mean()) if len(bsld) else float("nan"),
-        node_h=float(used_s[0].sum()) / 3600.0,
+        allocated_h=float(used_s[0].sum()) / 3600.0,
         gpu_h=float(used_s[1].sum()) / 3600.0,
     )
 
@@ -178,7 +178,7 @@ def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
     if kind == "size":
         tops = [4**power for power in range(32)]
         labels = ["1", *(f"{low + 1}-{top}" for low, top in pairwise(tops)), f"> {tops[-1]}"]
-        return np.searchsorted(np.array(tops), table["nodes"], side="left"), labels
+        return np.searchsorted(np.array(tops), table.size, side="left"), labels
     if kind == "gpus":
         return np.searchsorted(_GPU_TOPS * 1000, _gpu_milli(table), side="left"), list(_GPU_LABELS)
     if kind == "runtime":

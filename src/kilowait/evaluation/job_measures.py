@@ -133,7 +133,7 @@ def capacity_at(log: ExecutionLog, time_s: Floats) -> Ints:
     if len(log.capacity_s) == 0:
         raise InputError("the log has no machine size (capacity_s is empty); give it at least one step")
     step = np.searchsorted(log.capacity_s, time_s, side="right") - 1
-    return log.capacity_nodes[np.maximum(step, 0)]
+    return log.capacity[np.maximum(step, 0)]
 
 
 def summary(values: Floats) -> tuple[float, float, float, float, float]:

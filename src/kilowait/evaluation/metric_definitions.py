@@ -68,6 +68,8 @@ METRIC_DEFINITIONS: dict[str, MetricDefinition] = {
     "throughput_per_h": MetricDefinition("throughput", "more"),
     "mean_backlog_jobs": MetricDefinition("number of waiting jobs"),
     "mean_backlog_nodes": MetricDefinition("number of nodes requested by waiting jobs"),
+    "mean_backlog_cores": MetricDefinition("number of cores requested by waiting jobs"),
+    "mean_backlog_processors": MetricDefinition("number of processors requested by waiting jobs"),
     "jain_user_bsld": MetricDefinition("Jain's index over users", "more"),
     "worst_user_bsld": MetricDefinition("slowdown of the worst-off user"),
     "jain_size_bsld": MetricDefinition("Jain's index over job sizes", "more"),

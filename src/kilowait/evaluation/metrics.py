@@ -54,11 +54,14 @@ def metrics(
 
     `makespan_s` is the time from the first submission to the last end, `busy_node_h` the node-hours used.
 
+    Where jobs are allocated cores or processors (``log.unit``), node-hours and nodes are core-hours and cores
+    (`busy_core_h`, `mean_backlog_cores`), or `busy_processor_h` and `mean_backlog_processors`.
+
     Over the horizon (`horizon_start_s` to `horizon_end_s`; by default the makespan), exactly, from intervals
     clipped to it:
 
-    - `utilization`: busy node-seconds / available node-seconds, outages subtracted. It may exceed 1
-      if jobs continued into an outage. A job on shared nodes counts with its `nodes`;
+    - `utilization`: busy node-seconds / available node-seconds (of cores or processors, where jobs are allocated
+      these), outages subtracted. It may exceed 1 if jobs continued into an outage;
     - `throughput_per_h`: jobs per hour that ended in the horizon, both ends included;
     - `mean_backlog_jobs`, `mean_backlog_nodes`: time averages of waiting jobs and of the nodes they request.
 
@@ -105,7 +108,7 @@ def metrics(
     first_s, last_s = makespan(log, mask)
     result["makespan_s"] = last_s - first_s
     evaluated_segments = np.flatnonzero(mask[log.job])  # segments of counted jobs
-    result["busy_node_h"] = _busy_node_s(log, evaluated_segments, (-math.inf, math.inf)) / 3600.0
+    result[f"busy_{log.unit}_h"] = _busy_node_s(log, evaluated_segments, (-math.inf, math.inf)) / 3600.0
     over = horizon_of(log, mask, horizon)
     result["horizon_start_s"], result["horizon_end_s"] = over
     result.update(_over_horizon(log, cluster, over))
@@ -115,19 +118,19 @@ def metrics(
 def _over_horizon(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[float, float]) -> Metrics:
     span_s = horizon[1] - horizon[0]
     if not span_s > 0:  # no job started, or all of them ended at once
-        names = ("utilization", "throughput_per_h", "mean_backlog_jobs", "mean_backlog_nodes")
+        names = ("utilization", "throughput_per_h", "mean_backlog_jobs", f"mean_backlog_{log.unit}s")
         return dict.fromkeys(names, math.nan)
     end = log.jobs()["end_s"]
     has_ended = log.job_outcome != Outcome.UNSTARTED  # a preempted job that waits again has not ended
     ended = int(np.count_nonzero((end >= horizon[0]) & (end <= horizon[1]) & has_ended))
     intervals = waits(log)
     waited = overlap_s(intervals.from_s, intervals.to_s, horizon)
-    nodes = log.jobs_table["nodes"].astype(np.float64)
+    size = log.size.astype(np.float64)
     return {
         "utilization": _utilization(log, cluster, horizon),
         "throughput_per_h": ended / span_s * 3600.0,
         "mean_backlog_jobs": float(waited.sum()) / span_s,
-        "mean_backlog_nodes": float(np.dot(nodes[intervals.row], waited)) / span_s,
+        f"mean_backlog_{log.unit}s": float(np.dot(size[intervals.row], waited)) / span_s,
     }
 
 
@@ -144,8 +147,8 @@ def _utilization(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[floa
 def _busy_node_s(log: ExecutionLog, segments: Ints, horizon: tuple[float, float]) -> float:
     """Node-seconds of these segments within the horizon; on node-level clusters a shared node counts once."""
     if log.pieces is None:
-        nodes = log.jobs_table["nodes"].astype(np.float64)[log.job[segments]]
-        return float(np.dot(nodes, overlap_s(log.start_s[segments], log.end_s[segments], horizon)))
+        size = log.size.astype(np.float64)[log.job[segments]]
+        return float(np.dot(size, overlap_s(log.start_s[segments], log.end_s[segments], horizon)))
     selected = np.isin(log.pieces.segment, segments)
     segment = log.pieces.segment[selected]
     time, change = usage_changes(log.pieces.node[selected], log.start_s[segment], log.end_s[segment])

@@ -174,7 +174,7 @@ def timeline(log: ExecutionLog) -> Timeline:
     >>> over.time_s.tolist(), over.waiting_jobs.tolist(), over.busy_nodes.tolist()
     ([0.0, 20.0, 40.0], [1, 0, 0], [4, 2, 0])
     """
-    nodes = log.jobs_table["nodes"]
+    size = log.size
     waited = waits(log)
     from_s, to_s = waited.from_s, waited.to_s
     leaves = np.isfinite(to_s)
@@ -191,7 +191,7 @@ def timeline(log: ExecutionLog) -> Timeline:
         np.subtract.at(change, np.searchsorted(time, end), down)
         return np.cumsum(change)
 
-    requested = nodes[waited.row]
+    requested = size[waited.row]
     one = np.ones(len(requested), np.int64)
     waiting_jobs = steps(from_s, to_s[leaves], one, one[leaves])
     waiting_nodes = steps(from_s, to_s[leaves], requested, requested[leaves])
@@ -206,7 +206,7 @@ def timeline(log: ExecutionLog) -> Timeline:
 def _busy(log: ExecutionLog) -> tuple[Floats, Floats, Ints, Ints]:
     """Times at which nodes become busy and free, and the numbers of nodes."""
     if log.pieces is None:
-        used = log.jobs_table["nodes"][log.job]
+        used = log.size[log.job]
         return log.start_s, log.end_s, used, used
     segment = log.pieces.segment
     time, change = usage_changes(log.pieces.node, log.start_s[segment], log.end_s[segment])

@@ -26,6 +26,7 @@ from kilowait.synth import Generator, fit_generator, load_generator
 from kilowait.synth.fidelity.distances import column_distances
 from kilowait.synth.generator import concatenate_tables
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
+from kilowait.synth.log_schema import LogSchema
 from kilowait.synth.sampler import SampleProgress
 from kilowait.traces import write_parts, write_trace, written_format
 
@@ -149,17 +150,26 @@ class WrittenSample:
     @property
     def load(self) -> float:
         """The offered load; 0 if it is undefined."""
-        size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
+        size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.size
         return self.work / size / self.span_s if self.span_s > 0 else 0.0
 
     def count_while_writing(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
         """Yield each table to the writer, and add it to the statistics."""
         for table in tables:
-            submit, column = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
+            submit = table["submit_s"]
+            size = table.column("gpus") if counts_gpus(self.machine) else table.size
             self.jobs += len(table)
             self.first_s, self.last_s = min(self.first_s, submit.min()), max(self.last_s, submit.max())
-            self.work += float(np.dot(table.column(column).astype(np.float64), table["runtime_s"]))
+            self.work += float(np.dot(size.astype(np.float64), table["runtime_s"]))
             yield table
+
+
+def _machine_of(schema: LogSchema, size: int) -> Cluster:
+    """The machine of the log that a generator was fitted to, at another size in the unit of the log."""
+    if schema.unit == "node":
+        return Cluster.from_nodes(size)
+    nodes = schema.meta.get("max_nodes") if schema.unit == "core" else None
+    return Cluster.from_processors(size, nodes=None if nodes is None else max(1, round(nodes * size / schema.machine)))
 
 
 @locks_output("out")
@@ -176,7 +186,7 @@ def sample_file(
     file_format = written_format(out, format)
     requested_cluster = None if settings.cluster.strip().lower() == "auto" else named_cluster(settings.cluster, 0.0)
     size = generator.schema.machine if what_if.nodes is None else what_if.nodes
-    sample = WrittenSample(requested_cluster or Cluster.from_nodes(size))
+    sample = WrittenSample(requested_cluster or _machine_of(generator.schema, int(size)))
     tables = sample.count_while_writing(
         generator.tables(
             settings.jobs,

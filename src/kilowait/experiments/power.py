@@ -213,7 +213,7 @@ def make_power_context(settings: PowerSettings, jobs: JobTable, cluster: Cluster
     """
     utilization = _utilization(settings.utilization, jobs)
     forecast_factory(settings.forecast)
-    model = _model(settings.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
+    model = _model(settings.power, cluster).for_cluster(cluster)
     if settings.cooling is not None:
         model = model.with_cooling(settings.cooling)
     carbon = None if settings.carbon is None else read_carbon(settings.carbon, carbon_scope=settings.carbon_scope)
@@ -347,7 +347,7 @@ def describe_power_model(
     resolved = None if cluster is None else resolve_cluster(cluster, no_jobs)[0]
     power_model = _model(model, Cluster.from_nodes(1) if resolved is None else resolved)
     if resolved is not None:
-        power_model = power_model.for_groups({group.name: group.nodes for group in resolved.groups})
+        power_model = power_model.for_cluster(resolved)
     if cooling is not None:
         power_model = power_model.with_cooling(cooling)
     return power_breakdown(power_model, None, temperature_c, wet_bulb_c)

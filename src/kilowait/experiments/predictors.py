@@ -185,7 +185,7 @@ def with_predicted_runtimes(
     (True, True)
     """
     check_predictor(predictor)
-    ordered = jobs.sorted()
+    ordered = cluster.sized(jobs).sorted()
     if np.isnan(request_s(ordered)).all() and predictor == "last2":
         raise InputError("this log has no requests, which last2 needs; use --runtime-predictor forest")
     times = first_replay(ordered, cluster)
@@ -193,10 +193,10 @@ def with_predicted_runtimes(
     if predictor == "last2":
         columns = last_two(ordered, times)
     elif is_saved_predictor(predictor):
-        columns = load(predictor).columns(make_dataset(ordered, times, cluster.nodes))
+        columns = load(predictor).columns(make_dataset(ordered, times, cluster.size))
     else:
         prediction = predict_runtimes(
-            ordered, times, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
+            ordered, times, cluster.size, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
         )
         columns = prediction.columns()
     if jobs.order is not None:  # restore the table's original order
@@ -299,9 +299,9 @@ def with_predicted_watts(
             "(energy_j or power_w); leave it out, as the power model needs no prediction, or give the folder of a "
             "predictor fitted on a log with measured power"
         )
-    ordered = jobs.sorted()
+    ordered = cluster.sized(jobs).sorted()
     times = first_replay(ordered, cluster)
-    dataset = make_dataset(ordered, times, cluster.nodes, power(ordered, times, require_measured=not is_saved))
+    dataset = make_dataset(ordered, times, cluster.size, power(ordered, times, require_measured=not is_saved))
     predicted: npt.NDArray[np.float64]
     if is_saved:
         predicted = load(predictor).predict(dataset).value

@@ -34,7 +34,7 @@ from kilowait.experiments.predictors import (
     with_predicted_power,
     with_predicted_runtimes,
 )
-from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_log, rescale_to_load, resolve_cluster
+from kilowait.experiments.scenario_inputs import Workload, cluster_load, read_log, rescale_to_load, resolve_machine
 from kilowait.experiments.settings import Scenario, default_backfill
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
@@ -95,8 +95,13 @@ class ScenarioResult:
         return {**self.scenario.to_dict(), "cluster": to_dict(self.cluster)}
 
 
-def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = None) -> ScenarioResult:
-    """Read the jobs, prepare the cluster and run the simulation; `progress` is called after every fit of a predictor.
+def run_scenario(
+    scenario: Scenario, progress: Callable[[Any], None] | None = None, announce: Callable[[str], None] | None = None
+) -> ScenarioResult:
+    """Read the jobs, prepare the cluster and run the simulation.
+
+    `progress` is called after every fit of a predictor, `announce` with every note before the simulation, which may
+    take long.
 
     >>> run_scenario(Scenario("lublin:20:8", policy="sjf")).log.run["policy"]
     'sjf'
@@ -105,6 +110,9 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     policy, settings = resolve_policy(scenario.policy), scenario.simulation_settings
     workload, cluster, notes = prepare_scenario(scenario, progress)
     notes += workload.leakage_notes
+    for note in notes:
+        if announce is not None:
+            announce(note)
     jobs = workload.jobs
     notes += policy_notes([scenario.policy], scenario.placement, jobs, cluster)
     backfill = default_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
@@ -139,7 +147,13 @@ def prepare_scenario(
     predictors. `progress` is called after every fit of a predictor.
     """
     workload = read_log(scenario)
-    cluster, note = resolve_cluster(scenario.cluster, workload.jobs)
+    machine = resolve_machine(
+        scenario.cluster,
+        workload.jobs,
+        cores_per_node=scenario.cores_per_node,
+        exclusive_nodes=scenario.exclusive_nodes,
+    )
+    cluster, note = machine.cluster, machine.note
     if scenario.power_controls.strip() != "none":
         check_controls_supported(scenario.power_controls, cluster)
     if scenario.gpu.changed_options and not cluster.node_level:
@@ -147,7 +161,7 @@ def prepare_scenario(
             f"{scenario.gpu.changed_options[0]} is for GPU clusters, and {cluster.name!r} is a batch cluster: take a "
             "preset such as gpu-mixed, or leave it out"
         )
-    jobs: JobTable = rescale_to_load(workload.jobs, cluster, scenario.load)
+    jobs: JobTable = rescale_to_load(machine.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
     predictors: tuple[SavedPredictor, ...] = ()
     if cluster.node_level:
@@ -174,7 +188,7 @@ def prepare_scenario(
         )
     load = cluster_load(jobs, cluster)
     if load > OVERLOAD:
-        size = f"{cluster.nodes:,} nodes" if not cluster.node_level else f"the GPUs of {cluster.name}"
+        size = cluster.size_text if not cluster.node_level else f"the GPUs of {cluster.name}"
         notes.append(
             f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the queue grows without "
             "bound; take a larger --cluster or a lower --load"

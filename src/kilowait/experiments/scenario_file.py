@@ -11,9 +11,10 @@ from kilowait.experiments.settings import GpuOptions, PowerSettings, Scenario
 from kilowait.files.documents import read_toml
 from kilowait.files.fields import Either, Flag, Number, Record, Text, Values, check_fields
 
-_FLAGS = ("dependencies", "strict", "repeat_signals", "preempt", "migrate")
+_FLAGS = ("exclusive_nodes", "dependencies", "strict", "repeat_signals", "preempt", "migrate")
 _OWN = {
     "backfill": Either(Text(), Number(minimum=0, whole=True)),
+    "cores_per_node": Number(minimum=1, whole=True),
     "load": Number(),
     "cluster": Either(Text(), Record({})),
     "power": Values(Either(Text(), Flag())),

@@ -1,8 +1,8 @@
 """Parsing of command-line texts for traces, clusters, job ranges, column maps and backfilling.
 
 A trace is a file, a folder, or a synthetic workload (`SYNTHETIC_WORKLOADS`). A cluster is the name of a preset,
-``nodes:N``, ``N``, a TOML file, a list of nodes (``nodes.csv``) or ``auto``. Jobs are ``N`` (the first N) or ``A:B``.
-Columns are ``submit_s=submitted,estimate_s=limit_min*60``.
+``nodes:N``, ``N``, a TOML file, a list of nodes (``nodes.csv``), ``auto`` or ``+20%``. Jobs are ``N`` (the first N) or
+``A:B``. Columns are ``submit_s=submitted,estimate_s=limit_min*60``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.cluster import machine_of_trace, peak_use
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.files.compression import parse_size
 from kilowait.jobs import JobTable
+from kilowait.jobs.table import table_of_new_arrays
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.synth.gpu_workload import counts_gpus
 from kilowait.traces import CleaningReport, read_nodes, read_trace_with_report, trace_sha256
@@ -103,10 +105,19 @@ def read_workload(
         workload = Workload(jobs, report, trace_sha256(trace))
     if selection is None:
         return workload
-    jobs = workload.jobs[selection]
+    jobs = _with_recorded_peak(workload.jobs)[selection]
     if not len(jobs):
         raise InputError(f"the range {rows} selects no jobs: {trace} has {len(workload.jobs):,} jobs, counted from 0")
     return Workload(jobs, workload.cleaning_report, workload.sha256)
+
+
+def _with_recorded_peak(jobs: JobTable) -> JobTable:
+    """The jobs with the peak of their recorded use in `meta`, if the log does not state the size of its machine."""
+    peak = None if jobs.machine_size is not None else peak_use(jobs)
+    if peak is None:
+        return jobs
+    columns = {name: jobs[name] for name in jobs.columns}
+    return table_of_new_arrays(columns, labels=jobs.labels, meta={**jobs.meta, "recorded_peak": peak})
 
 
 def read_log(log: Scenario | PredictionTask) -> Workload:
@@ -159,7 +170,7 @@ def _seed(text: str, usage: str) -> int:
 
 def _number(convert: Callable[[str], T], what: str, text: str, usage: str) -> T:
     try:
-        return convert(text.replace(",", "").replace("_", ""))
+        return convert(text.replace("_", ""))
     except ValueError:
         raise InputError(f"the {what} is {text!r}, which is not a number; write {usage}") from None
 
@@ -199,6 +210,56 @@ def parse_columns(text: str) -> dict[str, Any]:
     return mapping
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The cluster of a scenario, and its jobs counted in the unit of the cluster."""
+
+    cluster: Cluster
+    jobs: JobTable
+    note: str | None = None
+    """How the size of the cluster was found, if the log does not state it."""
+
+
+def resolve_machine(
+    text: str, jobs: JobTable, *, cores_per_node: int | None = None, exclusive_nodes: bool = False
+) -> Machine:
+    """The cluster that a text names, and the jobs in its unit.
+
+    ``auto`` is the machine of the log, ``+20%`` is this machine with 20 % more nodes. A number is a number of nodes, or
+    of processors if the log counts these; ``nodes:N`` is always a number of nodes.
+
+    Args:
+        text: the cluster.
+        jobs: the jobs of the log.
+        cores_per_node: cores of a node, for a log that counts processors.
+        exclusive_nodes: allocate whole nodes, not single cores.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[88, 1], meta={"max_procs": 1728})
+    >>> jobs = jobs.with_unit("processor", cores=jobs["nodes"])
+    >>> resolve_machine("auto", jobs).cluster.size_text
+    '1,728 processors'
+    >>> machine = resolve_machine("auto", jobs, cores_per_node=72, exclusive_nodes=True)
+    >>> machine.cluster.size_text, machine.jobs.size.tolist()
+    ('24 nodes', [2, 1])
+    """
+    cluster, note = None, None
+    text = text.strip()
+    change = _RELATIVE.fullmatch(text)
+    if text.lower() == "auto" or change is not None:
+        cluster, note = _cluster_of_jobs(jobs)
+    if cores_per_node is not None:
+        size = jobs.machine_size if cluster is None else cluster.size
+        jobs = _with_cores_per_node(jobs, cores_per_node, size)
+        cluster = None if cluster is None else Cluster.from_trace(jobs)
+    if cluster is None:
+        cluster = _numbered_cluster(text, jobs) or named_cluster(text, jobs.meta.get("unix_start_s"))
+    if change is not None:
+        cluster = _scaled(cluster, 1 + float(change.group(1)) / 100, text)
+    if exclusive_nodes:
+        cluster = _with_exclusive_nodes(cluster)
+    return Machine(cluster, cluster.sized(jobs), note)
+
+
 def resolve_cluster(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
     """The cluster, and a note if its size had to be guessed.
 
@@ -206,9 +267,69 @@ def resolve_cluster(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
     >>> resolve_cluster("auto", jobs)[0].nodes, resolve_cluster("nodes:64", jobs)[0].nodes
     (4, 64)
     """
-    if text.strip().lower() == "auto":
-        return _cluster_of_jobs(jobs)
-    return named_cluster(text, jobs.meta.get("unix_start_s")), None
+    machine = resolve_machine(text, jobs)
+    return machine.cluster, machine.note
+
+
+_RELATIVE = re.compile(r"([+-]\d+(?:\.\d+)?)\s*%")
+"""A machine relative to that of the log."""
+
+
+def _numbered_cluster(text: str, jobs: JobTable) -> Cluster | None:
+    """The cluster of ``N`` or ``nodes:N`` for these jobs; None: another text."""
+    size = _size_in(text)
+    if size is None or jobs.unit == "node":
+        return None
+    processors, nodes = jobs.meta.get("max_procs"), jobs.meta.get("max_nodes")
+    if jobs.unit == "core" and processors is not None and nodes is not None:
+        if text.lower().startswith("nodes:"):
+            return Cluster.from_processors(size * processors // nodes, nodes=size)
+        return Cluster.from_processors(size, nodes=-(-size * nodes // processors))
+    return None if text.lower().startswith("nodes:") else Cluster.from_processors(size)
+
+
+def _with_cores_per_node(jobs: JobTable, cores: int, processors: int | None) -> JobTable:
+    """The jobs of a log of processors, which are the cores of nodes with this many cores."""
+    if jobs.unit == "node" and jobs.meta.get("format") != "swf":
+        raise InputError(
+            f"--cores-per-node {cores} is for logs that count processors, and this log counts nodes; leave it out, or "
+            "state the cores of the nodes in a cluster file"
+        )
+    if cores < 1:
+        raise InputError(f"--cores-per-node is {cores}; a node has at least 1 core")
+    size = jobs.size
+    sized = jobs.with_unit("core", cores=size, nodes=-(-size // cores))
+    known = processors if processors is not None else int(size.max(initial=1))
+    meta = {**sized.meta, "max_procs": known, "max_nodes": -(-known // cores)}
+    return table_of_new_arrays({name: sized[name] for name in sized.columns}, labels=sized.labels, meta=meta)
+
+
+def _with_exclusive_nodes(cluster: Cluster) -> Cluster:
+    """The cluster with whole nodes in place of shared ones."""
+    for group in cluster.groups:
+        if not group.nodes_known:
+            raise InputError(
+                f"--exclusive-nodes: {cluster.name!r} is a number of processors, and its nodes are unknown; give the "
+                "cores of a node with --cores-per-node"
+            )
+    groups = tuple(
+        replace(group, shared=False, total_cores=0, cores=int(group.cores_per_node)) if group.shared else group
+        for group in cluster.groups
+    )
+    return replace(cluster, groups=groups)
+
+
+def _scaled(cluster: Cluster, factor: float, text: str) -> Cluster:
+    """The cluster with every group's nodes, rounded, multiplied by a factor."""
+    if not factor > 0:
+        raise InputError(f"--cluster {text} leaves no node of the machine; give more than -100%")
+    groups = tuple(
+        replace(group, nodes=max(1, round(group.nodes * factor)), total_cores=0)
+        if not group.total_cores
+        else replace(group, nodes=(nodes := max(1, round(group.nodes * factor))), total_cores=group.cores_of(nodes))
+        for group in cluster.groups
+    )
+    return replace(cluster, groups=groups, name=f"{cluster.name} {text}")
 
 
 def is_node_level(text: str, trace: str) -> bool:
@@ -221,7 +342,7 @@ def is_node_level(text: str, trace: str) -> bool:
     ... )
     (True, False, True)
     """
-    if text.strip().lower() == "auto":
+    if text.strip().lower() == "auto" or _RELATIVE.fullmatch(text.strip()):
         return _is_synthetic(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
     return named_cluster(text, 0.0).node_level
 
@@ -245,10 +366,9 @@ def all_node_level(cluster: str, traces: Sequence[str]) -> bool:
 def named_cluster(text: str, unix_start_s: float | None = None) -> Cluster:
     """The cluster of a text other than ``auto``; `unix_start_s` is the Unix time of second 0 of the log."""
     text = text.strip()
-    count = text[6:] if text.lower().startswith("nodes:") else text
-    if count != text or count.lstrip("-").replace(",", "").replace("_", "").isdecimal():
-        nodes = _number(int, "number of nodes", count, "nodes:N, for instance nodes:128")
-        return Cluster.from_nodes(nodes)
+    size = _size_in(text)
+    if size is not None:
+        return Cluster.from_nodes(size)
     if text.lower() in PRESETS:
         return Cluster.preset(text)
     if NODE_LIST.search(text.lower()):
@@ -258,19 +378,31 @@ def named_cluster(text: str, unix_start_s: float | None = None) -> Cluster:
     raise UnknownNameError("cluster (a preset, nodes:N, a TOML file or a list of nodes in CSV)", text, PRESETS)
 
 
+def _size_in(text: str) -> int | None:
+    """The number in ``N`` or ``nodes:N``; None: another text."""
+    count = text[6:] if text.lower().startswith("nodes:") else text
+    if count != text or count.lstrip("-").replace(",", "").replace("_", "").isdecimal():
+        usage = (
+            "nodes:N, for instance nodes:128, without commas; kilowait compare takes several with --clusters 128,256"
+        )
+        return _number(int, "number of nodes", count, usage)
+    return None
+
+
 def _cluster_of_jobs(jobs: JobTable) -> tuple[Cluster, str | None]:
     if jobs.meta.get("workload") == "gpu":  # the text, because it may name a file
         return named_cluster(str(jobs.meta["cluster"])), None
-    cluster = Cluster.from_trace(jobs)
-    if jobs.meta.get("workload") == "gavel" or any(
-        (jobs.meta.get(key) or 0) >= 1 for key in ("max_procs", "max_nodes")
-    ):
+    cluster, source = machine_of_trace(jobs)
+    if source in ("header", "workload"):
         return cluster, None
-    largest = cluster.nodes
+    reason = {
+        "peak": "the largest number in use at one time by the waits and run times of the log",
+        "largest": "as many as its largest job has, since the log has no waits",
+    }[source]
     return (
         cluster,
-        f"the trace does not contain the size of its cluster: {largest:,} nodes are assumed, as many as its largest "
-        "job has; give the real size with --cluster",
+        f"the trace does not contain the size of its cluster: {cluster.size_text} are assumed, {reason}; give the real "
+        "size with --cluster",
     )
 
 
@@ -278,7 +410,7 @@ def rescale_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> Job
     """The jobs with arrivals scaled to an offered load (of GPUs on GPU clusters); None: unchanged."""
     if load is None:
         return jobs
-    nodes = cluster.nodes
+    nodes = cluster.size
     if not (cluster.node_level and counts_gpus(cluster)):
         return rescale_load(jobs, nodes, load)
     now = gpu_load(jobs, cluster)
@@ -298,4 +430,4 @@ def cluster_load(jobs: JobTable, cluster: Cluster) -> float:
         return 0.0
     if cluster.node_level and counts_gpus(cluster):
         return gpu_load(jobs, cluster) if "gpus" in jobs else 0.0
-    return offered_load(jobs, cluster.nodes)
+    return offered_load(jobs, cluster.size)

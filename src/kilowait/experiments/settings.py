@@ -93,10 +93,17 @@ Cluster = Annotated[
     str,
     Option(
         "CLUSTER",
-        "Cluster: a preset (see kilowait clusters), nodes:N, a TOML file, a CSV list of nodes, or auto: the size that "
-        "the log states.",
+        "Cluster: a preset (see kilowait clusters), nodes:N, N (nodes, or processors if the log counts these), a TOML "
+        "file, a CSV list of nodes, auto: the size that the log states, or +20%: 20 % more than that.",
         "-c",
     ),
+]
+CoresPerNode = Annotated[
+    int | None,
+    Option("N", "Cores of a node, for logs that count processors. By default as the log's header says.", min=1),
+]
+ExclusiveNodes = Annotated[
+    bool, Option(None, "Allocate whole nodes to jobs of logs that count processors, not single cores.")
 ]
 OptionalTrace = Annotated[
     str | None,
@@ -359,6 +366,8 @@ class Scenario:
 
     trace: Trace
     cluster: Cluster = "auto"
+    cores_per_node: CoresPerNode = None
+    exclusive_nodes: ExclusiveNodes = False
     policy: Annotated[
         str,
         Option(

@@ -154,6 +154,7 @@ def score_synthetic(
     report = progress or (lambda what, share: None)
     real, synthetic = real.sorted(), synthetic.sorted()
     machine, _ = resolve_cluster(cluster, real)
+    real, synthetic = machine.sized(real), machine.sized(synthetic)
     steps = 2 + len(policies)
     report("comparing columns", 0.0)
     fidelity_result = fidelity(real, synthetic, seed=seed)

@@ -47,8 +47,8 @@ COLUMNS: dict[str, JobColumn] = {
     "expected_inverse_runtime": JobColumn(
         np.float64, 0, np.nan, "expected value of 10 s / run time, at most 1; from the estimate if unknown", 1
     ),
-    "nodes": JobColumn(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
-    "cores": JobColumn(np.int64, 0, None, "total cores, for shared groups"),
+    "nodes": JobColumn(np.int64, 1, None, "nodes"),
+    "cores": JobColumn(np.int64, 0, None, "total cores (processors); what a job takes of shared nodes"),
     "memory_mb": JobColumn(np.float64, 0, None, "total memory, MB (10^6 bytes), for shared groups"),
     "gpus": JobColumn(np.int64, 0, None, "total GPUs, for shared groups"),
     "cpu_milli": JobColumn(np.int64, -1, -1, "total thousandths of a core, for fractions of cores"),

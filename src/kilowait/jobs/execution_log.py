@@ -110,8 +110,8 @@ class ExecutionLog:
     """Result of a simulation: execution segments in the order of allocation (with node sleep not always the order of
     starts). A job that never started has no segment.
 
-    `run` records the settings (policy, backfill, at_limit, ...); `capacity_s` and
-    `capacity_nodes` are the available nodes over time.
+    `run` records the settings (policy, backfill, at_limit, ...); `capacity_s` and `capacity` are the available
+    size of the machine over time, in the log's `unit`.
 
     >>> import kilowait as kw
     >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
@@ -136,7 +136,7 @@ class ExecutionLog:
     job_outcome: npt.NDArray[np.int8]
     """Per row of `jobs_table`: `Outcome` of the job."""
     capacity_s: Floats
-    capacity_nodes: Ints
+    capacity: Ints
     groups: tuple[str, ...] = ("nodes",)
     run: Mapping[str, Any] = field(default_factory=dict)
     states: NodeStates | None = None
@@ -150,6 +150,16 @@ class ExecutionLog:
     def __repr__(self) -> str:
         what = ", ".join(f"{key}={value}" for key, value in self.run.items())
         return f"ExecutionLog({len(self):,} segments of {len(self.jobs_table):,} jobs; {what})"
+
+    @property
+    def unit(self) -> str:
+        """What jobs are allocated and `capacity` counts: ``"node"``, ``"core"`` or ``"processor"``."""
+        return self.jobs_table.unit
+
+    @property
+    def size(self) -> Ints:
+        """Per row of `jobs_table`: what the job is allocated, in `unit`s."""
+        return self.jobs_table.size
 
     def jobs(self) -> JobRecords:
         """The per-job record, in the job table's order."""
@@ -184,6 +194,7 @@ class ExecutionLog:
                 "turnaround_s": end - self.eligible_s,
                 "run_s": run,
                 "nodes": table["nodes"],
+                **({} if table.unit == "node" else {"cores": table.size}),
                 "group": group,
                 "outcome": self.job_outcome,
             }

@@ -11,12 +11,15 @@ import numpy.typing as npt
 from kilowait.errors import TableError, UnknownNameError
 from kilowait.jobs.columns import COLUMNS, LABEL_COLUMNS, MAX_TIME_S, REQUIRED, ColumnArray, NamedColumns
 
+UNITS = ("node", "core", "processor")
+"""What a log may count."""
+
 
 class JobTable(NamedColumns):
     """Table of jobs with read-only columns; slices share memory.
 
     `labels` maps codes of labelled columns to names; `meta` has facts of the source about the
-    machine (``max_procs``, ``unix_start_s``, ...). Columns left out are unknown for every job.
+    machine (``max_procs``, ``unit``, ``unix_start_s``, ...). Columns left out are unknown for every job.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
     >>> jobs["estimate_s"].tolist(), len(jobs), jobs[1:]["nodes"].tolist()
@@ -60,6 +63,52 @@ class JobTable(NamedColumns):
         self.meta = dict(meta or {})
         _validate(self._columns, self.labels)
         self.order = _submit_order(self._columns["submit_s"], self._columns["job_id"])
+
+    # -- sizes -----------------------------------------------------------------------------------
+
+    @property
+    def unit(self) -> str:
+        """What the log counts: ``"node"``, ``"core"``, or ``"processor"`` where the nodes of the machine are unknown.
+
+        It is ``meta["unit"]``, by default nodes.
+        """
+        return str(self.meta.get("unit", "node"))
+
+    @property
+    def size(self) -> npt.NDArray[np.int64]:
+        """What each job requests, in `unit`s: its nodes, or its cores, at least 1.
+
+        `kilowait.Cluster.sized` converts a table to the unit of a machine.
+
+        >>> columns = {"job_id": [1], "submit_s": [0], "runtime_s": [9], "nodes": [2], "cores": [88]}
+        >>> JobTable(**columns).size, JobTable(**columns, meta={"unit": "core"}).size
+        (array([2]), array([88]))
+        """
+        if self.unit == "node" or "cores" not in self:
+            nodes: npt.NDArray[np.int64] = self._columns["nodes"]
+            return nodes
+        return np.maximum(self._columns["cores"], 1)
+
+    @property
+    def machine_size(self) -> int | None:
+        """Size of the machine in `unit`s, if the log states it.
+
+        >>> JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[], meta={"max_nodes": 24}).machine_size
+        24
+        """
+        keys = ("max_nodes", "max_procs") if self.unit == "node" else ("max_procs",)
+        sizes = [int(self.meta[key]) for key in keys if self.meta.get(key) is not None and self.meta[key] >= 1]
+        return sizes[0] if sizes else None
+
+    def with_unit(self, unit: str, **columns: npt.ArrayLike) -> JobTable:
+        """The same jobs counted in another unit, with these columns replaced.
+
+        >>> JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[2]).with_unit("core", cores=[88]).size
+        array([88])
+        """
+        if unit not in UNITS:
+            raise UnknownNameError("unit of jobs", unit, UNITS)
+        return table_of_new_arrays({**self._columns, **columns}, labels=self.labels, meta={**self.meta, "unit": unit})
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ AGE, MAX_AGE, SIZE, TOTAL_NODES, FAIR, SHARE, QOS, QOS_COUNT, QUEUE, FACTORS = r
 
 def _multifactor(job: Any, now: float, parameters: Any) -> float:
     age = min((now - job.submit_s) / parameters[MAX_AGE], 1.0)
-    priority = parameters[AGE] * age + parameters[SIZE] * (job.nodes / parameters[TOTAL_NODES])
+    priority = parameters[AGE] * age + parameters[SIZE] * (job.units / parameters[TOTAL_NODES])
     priority += parameters[FAIR] * 2.0 ** (-job.usage_share / parameters[SHARE])
     if job.qos >= 0:
         priority += parameters[QOS] * parameters[FACTORS + job.qos]
@@ -41,14 +41,14 @@ def _fair_share(job: Any, now: float, parameters: Any) -> float:
 
 
 def _alcf_wfp(job: Any, now: float, parameters: Any) -> float:
-    boost = parameters[1] if job.nodes >= parameters[0] else 1.0
-    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * boost)
+    boost = parameters[1] if job.units >= parameters[0] else 1.0
+    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.units * boost)
 
 
 def _alcf(job: Any, now: float, parameters: Any) -> float:
     walltime_s = min(max(job.estimate_s, ALCF_WALLTIME_S[0]), ALCF_WALLTIME_S[1])
     project_priority = parameters[1 + job.account] if job.account >= 0 else 1.0
-    return -((now - job.submit_s) ** 2 / walltime_s**3 * project_priority * (job.nodes / parameters[0]))
+    return -((now - job.submit_s) ** 2 / walltime_s**3 * project_priority * (job.units / parameters[0]))
 
 
 def multifactor(
@@ -81,7 +81,7 @@ def multifactor(
         qos_factors = _factors(jobs, "qos", qos_factor or {})
         queue_factors = _factors(jobs, "queue", queue_factor or {})
         users = max(len(np.unique(jobs.column("user"))), 1)
-        constants = [age, max_age, size, cluster.nodes, fair_share, 1 / users, qos, len(qos_factors), queue]
+        constants = [age, max_age, size, cluster.size, fair_share, 1 / users, qos, len(qos_factors), queue]
         return np.concatenate([constants, qos_factors, queue_factors]).astype(np.float64)
 
     return PriorityPolicy(
@@ -120,7 +120,7 @@ def alcf(*, project_priority: Mapping[str, float] | None = None) -> PriorityPoli
             raise InputError(f"the project priority of {name!r} is {value}; it must be a number, at least 0")
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
-        return np.array([cluster.nodes, *_factors(jobs, "account", project_priority or {}, default=1.0)], np.float64)
+        return np.array([cluster.size, *_factors(jobs, "account", project_priority or {}, default=1.0)], np.float64)
 
     return PriorityPolicy("alcf", compiled_score(_alcf), time_dependent=True, prepare=prepare)
 
@@ -134,7 +134,7 @@ def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
         raise InputError(f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0")
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
-        return np.array([share * cluster.nodes, favour])
+        return np.array([share * cluster.size, favour])
 
     return PriorityPolicy("alcf_wfp", compiled_score(_alcf_wfp), time_dependent=True, monotone=True, prepare=prepare)
 

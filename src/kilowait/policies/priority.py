@@ -43,27 +43,27 @@ def ljf(job: Any, now: float, parameters: Any) -> float:
 
 def saf(job: Any, now: float, parameters: Any) -> float:
     """Smallest area (nodes times estimate) first."""
-    return job.estimate_s * job.nodes
+    return job.estimate_s * job.units
 
 
 def saf_short(job: Any, now: float, parameters: Any) -> float:
     """Smallest area divided by the square root of the expected inverse run time first."""
-    return job.estimate_s * job.nodes / sqrt(max(job.expected_inverse_runtime, 1e-6))
+    return job.estimate_s * job.units / sqrt(max(job.expected_inverse_runtime, 1e-6))
 
 
 def laf(job: Any, now: float, parameters: Any) -> float:
     """Largest area first."""
-    return -(job.estimate_s * job.nodes)
+    return -(job.estimate_s * job.units)
 
 
 def smallest(job: Any, now: float, parameters: Any) -> float:
     """Fewest nodes first."""
-    return float(job.nodes)
+    return float(job.units)
 
 
 def largest(job: Any, now: float, parameters: Any) -> float:
     """Most nodes first."""
-    return -float(job.nodes)
+    return -float(job.units)
 
 
 def lxf(job: Any, now: float, parameters: Any) -> float:
@@ -73,32 +73,32 @@ def lxf(job: Any, now: float, parameters: Any) -> float:
 
 def wfp3(job: Any, now: float, parameters: Any) -> float:
     """Largest (wait / estimate)^3 x nodes first."""
-    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes)
+    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.units)
 
 
 def unicef(job: Any, now: float, parameters: Any) -> float:
     """Quick turnaround for small, short jobs."""
-    return -((now - job.submit_s) / (max(log2(float(job.nodes)), 1e-15) * job.estimate_s))
+    return -((now - job.submit_s) / (max(log2(float(job.units)), 1e-15) * job.estimate_s))
 
 
 def f1(job: Any, now: float, parameters: Any) -> float:
     """F1, found by regression on simulated schedules."""
-    return log10(job.estimate_s) * job.nodes + 870.0 * log10(max(job.since_first_s, 1.0))
+    return log10(job.estimate_s) * job.units + 870.0 * log10(max(job.since_first_s, 1.0))
 
 
 def f2(job: Any, now: float, parameters: Any) -> float:
     """F2, from the same regression."""
-    return sqrt(job.estimate_s) * job.nodes + 25600.0 * log10(max(job.since_first_s, 1.0))
+    return sqrt(job.estimate_s) * job.units + 25600.0 * log10(max(job.since_first_s, 1.0))
 
 
 def f3(job: Any, now: float, parameters: Any) -> float:
     """F3, from the same regression."""
-    return job.estimate_s * job.nodes + 6860000.0 * log10(max(job.since_first_s, 1.0))
+    return job.estimate_s * job.units + 6860000.0 * log10(max(job.since_first_s, 1.0))
 
 
 def f4(job: Any, now: float, parameters: Any) -> float:
     """F4, from the same regression."""
-    return job.estimate_s * sqrt(float(job.nodes)) + 530000.0 * log10(max(job.since_first_s, 1.0))
+    return job.estimate_s * sqrt(float(job.units)) + 530000.0 * log10(max(job.since_first_s, 1.0))
 
 
 def largest_priority(job: Any, now: float, parameters: Any) -> float:

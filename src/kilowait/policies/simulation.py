@@ -65,6 +65,7 @@ def simulate(
     >>> slow.jobs()["end_s"].round(1).tolist()
     [76.4, 152.7]
     """
+    jobs = cluster.sized(jobs)
     if isinstance(power_controls, str):
         power_controls = _resolve_controls(power_controls, jobs, cluster, power)
     elif power is not None:

@@ -84,7 +84,7 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
     """Nodes x mean watts per node of all earlier jobs; for energy also x the run time of the user's similar jobs."""
     if target.name not in ("power", "energy"):
         raise InputError(f"rate is a prediction of power and energy, not of {target.name}; use recent or last2")
-    nodes: Floats = jobs["nodes"].astype(np.float64)
+    nodes: Floats = jobs.size.astype(np.float64)
     submit_s: Floats = jobs["submit_s"]
     known = PastEvents(np.zeros(len(jobs), np.int64), target.known_s, submit_s)
     node_h = np.where(np.isfinite(target.values), nodes * jobs["runtime_s"] / 3600.0, 0.0)

@@ -163,7 +163,7 @@ def feature_table(jobs: JobTable, times: JobHistory, nodes: int) -> Features:
     """
     if jobs.order is not None:
         raise InputError("jobs are not in order of submission; use jobs.sorted()")
-    submit_s, nodes_requested = jobs["submit_s"], jobs["nodes"].astype(np.float64)
+    submit_s, nodes_requested = jobs["submit_s"], jobs.size.astype(np.float64)
     request = np.log(request_s(jobs))
     log_runtime = np.log(np.maximum(jobs["runtime_s"], 1.0))
     keys = job_keys(jobs)
@@ -205,7 +205,7 @@ def job_keys(jobs: JobTable) -> dict[str, Ints]:
     >>> job_keys(jobs)["user"].tolist(), job_keys(jobs)["user_request"].tolist()
     ([0, 0], [0, 1])
     """
-    user, nodes = jobs.column("user"), jobs["nodes"]
+    user, nodes = jobs.column("user"), jobs.size
     requested = np.nan_to_num(np.log(request_s(jobs)), nan=-1.0)
     octaves = np.rint(2.0 * requested / np.log(2.0))
     keys = {
@@ -230,8 +230,8 @@ def _submission_features(jobs: JobTable, request: Floats, anchor: Floats) -> dic
     is_multiple = [np.abs(requested / unit - np.rint(requested / unit)) < 1e-9 for unit in (3600.0, 600.0)]
     columns = {
         "request": request,
-        "nodes": np.log(jobs["nodes"].astype(np.float64)),
-        "area": request + np.log(jobs["nodes"].astype(np.float64)),
+        "nodes": np.log(jobs.size.astype(np.float64)),
+        "area": request + np.log(jobs.size.astype(np.float64)),
         "round": np.where(is_multiple[0], 1.0, np.where(is_multiple[1], 0.5, 0.0)),
         "hour": submit_s / 3600.0 % 24.0,
         "weekday": np.floor(submit_s / 86400.0 % 7.0),
@@ -355,9 +355,9 @@ def features_for(jobs: JobTable, times: JobHistory, nodes: int, target: Target) 
 def all_job_keys(jobs: JobTable) -> dict[str, Ints]:
     """Group keys of the jobs, including `TARGET_KINDS`."""
     keys = job_keys(jobs)
-    requested = [np.nan_to_num(request_s(jobs), nan=-1.0), jobs["nodes"]]
+    requested = [np.nan_to_num(request_s(jobs), nan=-1.0), jobs.size]
     requested += [jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs]
-    size = np.rint(np.log2(jobs["nodes"]))
+    size = np.rint(np.log2(jobs.size))
     keys["user_identical"] = group_keys(jobs.column("user"), *requested)
     keys["size"] = group_keys(size)
     if "queue" in jobs:
@@ -378,7 +378,7 @@ def _queue_features(jobs: JobTable, times: JobHistory, nodes: int, size: Ints) -
     has_waiting = first_waiting < rows
     oldest_s = np.where(has_waiting, submit_s - submit_s[np.minimum(first_waiting, rows)], 0.0)
     request_h = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S) / 3600.0
-    job_nodes = jobs["nodes"].astype(np.float64)
+    job_nodes = jobs.size.astype(np.float64)
     planned_end_node_h = (
         (np.where(np.isfinite(times.start_s), times.start_s, first_s) - first_s) / 3600.0 + request_h
     ) * job_nodes

@@ -120,7 +120,7 @@ def job_class_codes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
     """
     if kind == "size":
         names = ("1", *(f"{low + 1}-{top}" for low, top in pairwise(_SIZE_TOPS)), f"> {_SIZE_TOPS[-1]}")
-        return np.searchsorted(_SIZE_TOPS, jobs["nodes"], side="left").astype(np.int64), names
+        return np.searchsorted(_SIZE_TOPS, jobs.size, side="left").astype(np.int64), names
     if kind == "length":
         return np.searchsorted(_LENGTH_EDGES_S, jobs["runtime_s"], side="right").astype(np.int64), _LENGTHS
     if kind == "user-jobs":

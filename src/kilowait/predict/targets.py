@@ -205,7 +205,7 @@ def _without_request(jobs: JobTable, **fields: object) -> Target:
 def _metered(jobs: JobTable, times: JobHistory, *, values: Floats, **fields: object) -> Target:
     """A target per node, known when a job has ended."""
     known_s = np.where(np.isnan(values), np.inf, times.end_s)
-    return _without_request(jobs, values=values, known_s=known_s, scale=jobs["nodes"].astype(np.float64), **fields)
+    return _without_request(jobs, values=values, known_s=known_s, scale=jobs.size.astype(np.float64), **fields)
 
 
 def _watts(

@@ -75,9 +75,9 @@ def assign_rows(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttR
     >>> gantt_rows.first.tolist(), gantt_rows.count.tolist(), gantt_rows.rows
     ([0, 3], [3, 1], 4)
     """
-    nodes_used = log.jobs_table["nodes"][log.job]
+    nodes_used = log.size[log.job]
     if nodes is None:
-        capacity = int(log.capacity_nodes.max()) if len(log.capacity_nodes) else 0
+        capacity = int(log.capacity.max()) if len(log.capacity) else 0
         nodes = (capacity,) if len(log.groups) == 1 else (0,) * len(log.groups)
     parts, group_rows = [], []
     offset = 0
@@ -105,12 +105,12 @@ def outages(log: ExecutionLog) -> list[tuple[float, float, int]]:
     """
     if len(log.groups) > 1 or not len(log) or not len(log.capacity_s):
         return []
-    capacity = int(log.capacity_nodes.max())
+    capacity = int(log.capacity.max())
     first_s = min(float(log.jobs_table["submit_s"].min()), float(log.start_s.min()))
     edges = np.clip([*log.capacity_s, np.inf], first_s, float(log.end_s.max())).tolist()
     return [
         (from_s, to_s, capacity - nodes)
-        for (from_s, to_s), nodes in zip(pairwise(edges), log.capacity_nodes.tolist(), strict=True)
+        for (from_s, to_s), nodes in zip(pairwise(edges), log.capacity.tolist(), strict=True)
         if nodes < capacity and from_s < to_s
     ]
 

@@ -60,7 +60,7 @@ class GanttSchedules:
             runs.append({"label": data.comparison.labels[policy], "block": f"{name}-{policy}"})
         jobs_table = first.jobs_table
         users, user_of_job = np.unique(jobs_table.column("user"), return_inverse=True)
-        work = np.bincount(user_of_job, weights=jobs_table["nodes"] * jobs_table["runtime_s"])
+        work = np.bincount(user_of_job, weights=jobs_table.size * jobs_table["runtime_s"])
         users = users[np.argsort(-work, kind="stable")]
         largest = max(self.rows.values(), key=lambda rows: rows.rows)
         chart.document = {
@@ -132,7 +132,7 @@ def jobs_columns(log: ExecutionLog, ticks: TickScale) -> dict[str, ColumnArray]:
     return {
         "id": _narrow(table["job_id"]),
         "user": table.column("user").astype(np.int32),
-        "nodes": _narrow(table["nodes"]),
+        "nodes": _narrow(table.size),
         "submit": ticks.at(table["submit_s"]),
         "runtime": ticks.of(table["runtime_s"]),
         **({"queue": table.column("queue").astype(np.int32)} if "queue" in table else {}),
@@ -168,9 +168,7 @@ def run_columns(
         "bsld": bsld[job].astype(np.float32),
         "more": (pieces[order] - 1).astype(np.int32),
         "row": rows_by_policy.first[piece_order].astype(np.int32),
-        "less": (log.jobs_table["nodes"][log.job[rows_by_policy.segment]] - rows_by_policy.count)[piece_order].astype(
-            np.int32
-        ),
+        "less": (log.size[log.job[rows_by_policy.segment]] - rows_by_policy.count)[piece_order].astype(np.int32),
     }
 
 

@@ -135,6 +135,7 @@ class Generator(ABC):
             checkpoints: checkpoint store of the training; a stored state is resumed.
             settings: hyperparameters of this generator.
         """
+        jobs = jobs if jobs.unit == "node" else jobs.with_unit(jobs.unit, nodes=jobs.size)
         schema = log_schema(jobs, keep_names=keep_names)
         generator = cls(schema, settings_from(cls, settings), seed)
         generator.device, generator.checkpoints = device, checkpoints
@@ -194,7 +195,7 @@ class Generator(ABC):
             Conditions(conditions or {}, schema),
             WorkloadChanges(changes, schema),
             work="gpus" if gpus else "nodes",
-            capacity=None if cluster is None else gpus_of(cluster) if gpus else cluster.nodes,
+            capacity=None if cluster is None else gpus_of(cluster) if gpus else cluster.size,
         )
         request.check()
         expected = expected_job_count(schema, request)
@@ -225,6 +226,7 @@ class Generator(ABC):
                     )
             columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *schema.columns)}
             columns |= {name: numbers[rows[name]] for name, numbers in person_numbers.items()}
+            columns |= _cores_and_nodes(columns["nodes"], meta)
             count = len(columns["submit_s"])
             yield JobTable(
                 job_id=np.arange(count_before + 1, count_before + count + 1), labels=schema.labels, meta=meta, **columns
@@ -261,6 +263,16 @@ class Generator(ABC):
         """Personal data that the folder contains, as text."""
         names = "; the numbers and names of users and accounts" if "user" in self.schema.seen else ""
         return self.personal_data + names
+
+
+def _cores_and_nodes(size: npt.NDArray[np.int64], meta: Mapping[str, Any]) -> dict[str, npt.NDArray[np.int64]]:
+    """The columns of job sizes of a log that counts cores or processors; empty if it counts nodes."""
+    unit, processors, nodes = (meta.get(name) for name in ("unit", "max_procs", "max_nodes"))
+    if unit not in ("core", "processor"):
+        return {}
+    if unit == "processor" or not processors or not nodes:
+        return {"cores": size}
+    return {"cores": size, "nodes": np.ceil(size * nodes / processors).astype(np.int64)}
 
 
 def concatenate_tables(tables: Iterable[JobTable]) -> JobTable:

@@ -15,6 +15,7 @@ from kilowait.files.array_file import StoredArrays
 from kilowait.files.fields import Anything, Either, Flag, Items, Null, Number, Record, Text, Values
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import MAX_TIME_S
+from kilowait.jobs.table import UNITS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ MODELED_COLUMNS = "user account queue gpus nodes estimate_s runtime_s status ene
 """Columns that are generated where a log has them; others are left out of samples."""
 PERSON_COLUMNS = ("user", "account")
 """Columns that identify people; samples renumber them."""
-METADATA = ("max_procs", "max_nodes", "unix_start_s", "time_zone")
+METADATA = ("max_procs", "max_nodes", "unit", "unix_start_s", "time_zone")
 """Metadata of the machine and log time that samples keep."""
 
 
@@ -62,8 +63,15 @@ class LogSchema:
 
     @property
     def machine(self) -> int:
-        """Nodes of the machine, or of the largest job where the machine is unknown."""
-        return int(self.meta.get("max_procs") or self.meta.get("max_nodes") or self.seen["nodes"].max())
+        """Size of the machine in the unit of the log, or of the largest job where the machine is unknown."""
+        keys = ("max_nodes", "max_procs") if self.unit == "node" else ("max_procs",)
+        sizes = [self.meta[key] for key in keys if self.meta.get(key)]
+        return int(sizes[0] if sizes else self.seen["nodes"].max())
+
+    @property
+    def unit(self) -> str:
+        """What the log counts (see `JobTable.unit`); the rows of generators have this as `nodes`."""
+        return str(self.meta.get("unit", "node"))
 
     @property
     def zero_s(self) -> float:
@@ -190,6 +198,7 @@ _LOG = Record(
             {
                 "max_procs": Number(0, 2**40),
                 "max_nodes": Number(0, 2**40),
+                "unit": Text(UNITS),
                 "unix_start_s": Number(-1e12, 1e12),
                 "time_zone": Text(),
             },

@@ -91,4 +91,4 @@ def _work_and_span(jobs: JobTable, nodes: int) -> tuple[float, float]:
             f"all {len(jobs)} jobs are submitted at {jobs['submit_s'][0]:g} s, so their offered load is "
             "infinite; at least two different submission times are needed"
         )
-    return float(np.dot(jobs["nodes"].astype(np.float64), jobs["runtime_s"])), span_s
+    return float(np.dot(jobs.size.astype(np.float64), jobs["runtime_s"])), span_s

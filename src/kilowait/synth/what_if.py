@@ -167,7 +167,9 @@ class WorkloadChanges:
         if self.nodes is None:
             return {}
         machine = {"max_procs": int(self.nodes)}
-        if "max_nodes" in self._schema.meta:
+        if self._schema.unit == "node" and "max_nodes" in self._schema.meta:
+            machine["max_nodes"] = int(self.nodes)
+        elif "max_nodes" in self._schema.meta:
             max_nodes = self._schema.meta["max_nodes"]
             machine["max_nodes"] = max(1, round(max_nodes * self.nodes / self._schema.machine))
         return machine

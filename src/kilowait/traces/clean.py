@@ -28,12 +28,14 @@ LATEST_S = 1e12
 """A larger time of the log is invalid."""
 MOST = 1e12
 """A larger count of cores or GPUs, or of megabytes, is invalid."""
+LARGEST_SIZE = 1e9
+"""A larger number of nodes or processors of a job is invalid."""
 _EXACT_MB = 2.0**53 / 1e6
 """From here on a float cannot hold a number of whole bytes."""
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
 _LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "overrun_planned_s": LONGEST_S}
-_LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
+_LIMIT |= {"nodes": LARGEST_SIZE, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
 _LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "gpus_may_span_nodes": 1, "priority": 1e15}
 _LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S, "slack_s": LONGEST_S}
 _LIMIT |= {"power_w": MOST, "predicted_power_w": MOST}
@@ -63,6 +65,8 @@ class RawColumns:
     """Rows that are not valid jobs, by format-specific reason."""
     correct_submit: bool = False
     """Whether an unknown submission time is replaced by that of the previous row; else the row is dropped."""
+    unit: str = "node"
+    """What the log counts, as `JobTable.unit`."""
     whole_bytes: bool = True
     """Whether memory is rounded to whole bytes, so that a conversion of units and back gives the same number."""
 
@@ -155,7 +159,8 @@ def build_table(
             if names is not None:
                 labels[name] = names
     report.jobs = len(kept_rows)
-    return table_of_new_arrays(columns, labels=labels, meta={**meta, "ledger": report.to_dict()})
+    unit = {} if draft.unit == "node" else {"unit": draft.unit}
+    return table_of_new_arrays(columns, labels=labels, meta={**meta, **unit, "ledger": report.to_dict()})
 
 
 def _sorted_rows(

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.cluster.cluster import machine_of_trace, peak_use
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
+from kilowait.traces.log_checks import findings
 
 CleaningKind = Literal["dropped", "corrected", "note"]
 
@@ -140,44 +142,57 @@ class CleaningReport:
         )
 
 
-def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:
-    """Summary statistics of a log: counts, span, sizes, times, users, quality of estimates, cleaning report.
+def describe(jobs: JobTable, report: CleaningReport | None = None, *, size: int | None = None) -> dict[str, Any]:
+    """Summary statistics of a log: counts, span, sizes, times, users, quality of estimates, findings, cleaning report.
 
-    `nodes` is the size of the machine, for the offered load (requested node-seconds / available node-seconds
-    between the first and the last submission); the default is the size in the log's header.
+    Sizes of jobs and of the machine are in the `unit` of the jobs. `findings` are texts about values that are probably
+    wrong or make a simulation of the log meaningless (`kilowait.traces.log_checks`).
+
+    `size` is the size of the machine in the unit of the jobs, for the offered load (requested node-seconds / available
+    node-seconds between the first and the last submission); the default is the size in the log's header.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4])
-    >>> description = describe(jobs, nodes=4)
+    >>> description = describe(jobs, size=4)
+    >>> description["findings"]
+    []
     >>> (description["jobs"], description["span_s"], description["offered_load"], description["perfect_estimates"])
     (2, 100.0, 0.75, 0.5)
     """
-    if nodes is not None and nodes < 1:
-        raise InputError(f"a machine of {nodes} nodes; give at least 1")
+    if size is not None and size < 1:
+        raise InputError(f"a machine of {size} {jobs.unit}s; give at least 1")
     if report is None and "ledger" in jobs.meta:
         report = CleaningReport.from_dict(jobs.meta["ledger"])
-    size = nodes if nodes is not None else jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
+    source = "given"
+    machine = None
+    if size is None and len(jobs) and jobs.meta.get("workload") != "gpu":  # whose cluster may be a file
+        machine, source = machine_of_trace(jobs)
+        size = jobs.machine_size
     description: dict[str, Any] = {
         "format": jobs.meta.get("format"),
         "source": jobs.meta.get("source"),
         "jobs": len(jobs),
         "columns": list(jobs.columns),
-        "machine_nodes": size,
+        "unit": jobs.unit,
+        "machine_size": size,
+        "machine": None if machine is None else machine.size_text,
+        "machine_source": source if len(jobs) else None,
     }
     if len(jobs):
         submit, runtime, estimate = jobs["submit_s"], jobs["runtime_s"], jobs["estimate_s"]
         span = float(submit.max() - submit.min())
-        work = math.fsum(runtime * jobs["nodes"])  # exact; the threads of np.dot change its last digit
+        work = math.fsum(runtime * jobs.size)  # exact; the threads of np.dot change its last digit
         description |= {
             "first_submit_s": float(submit.min()),
             "last_submit_s": float(submit.max()),
             "span_s": span,
-            "node_seconds": work,
+            f"{jobs.unit}_seconds": work,
             "offered_load": work / (span * size) if size and span > 0 else None,
-            "nodes": _quantiles(jobs["nodes"]),
+            "size": _quantiles(jobs.size),
+            "peak_use": peak_use(jobs),
             "runtime_s": _quantiles(runtime),
             "estimate_s": _quantiles(estimate),
             "wait_s": _quantiles(jobs["wait_s"]) if "wait_s" in jobs else None,
-            "larger_than_machine": int((jobs["nodes"] > size).sum()) if size else None,
+            "larger_than_machine": int((jobs.size > size).sum()) if size else None,
             "zero_runtimes": int((runtime == 0).sum()),
             "perfect_estimates": float((estimate == runtime).mean()),
             "overrun_estimates": float((runtime > estimate).mean()),
@@ -188,6 +203,7 @@ def describe(jobs: JobTable, report: CleaningReport | None = None, *, nodes: int
         if "status" in jobs:
             codes, counts = np.unique(jobs["status"], return_counts=True)
             description["status"] = {int(code): int(count) for code, count in zip(codes, counts, strict=True)}
+        description["findings"] = findings(jobs, size)
     description["ledger"] = None if report is None else report.to_dict()
     return description
 

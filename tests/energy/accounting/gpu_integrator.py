@@ -78,7 +78,7 @@ def gpu_log(
         eligible_s=jobs["submit_s"].copy(),
         job_outcome=np.full(len(jobs), Outcome.COMPLETED, np.int8),
         capacity_s=np.array([-np.inf]),
-        capacity_nodes=np.array([cluster.nodes]),
+        capacity=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
         pieces=Allocations(*column, np.zeros(len(segments)), np.zeros(len(segments)), node_group),
     )

@@ -70,7 +70,7 @@ def execution_log(
         eligible_s=jobs["submit_s"].copy(),
         job_outcome=np.full(len(jobs), Outcome.COMPLETED, np.int8),
         capacity_s=np.array([0.0]),
-        capacity_nodes=np.array([4]),
+        capacity=np.array([4]),
         groups=groups,
         states=None
         if states is None

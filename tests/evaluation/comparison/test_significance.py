@@ -344,7 +344,10 @@ def test_metrics_with_display_names_exist():
     energy_metrics = account_energy(
         log, cluster, PowerModel.preset("taurus"), signals=ExternalSignals(carbon=grid, price=price)
     ).metrics()
-    assert set(METRIC_DEFINITIONS) <= {*kw.metrics(log), *kw.fairness(log), *energy_metrics}
+    on_cores = kw.metrics(kw.simulate(jobs, kw.Cluster.from_processors(32, nodes=8)))
+    on_processors = kw.metrics(kw.simulate(jobs, kw.Cluster.from_processors(8)))
+    known = {*kw.metrics(log), *on_cores, *on_processors, *kw.fairness(log), *energy_metrics}
+    assert set(METRIC_DEFINITIONS) <= known
 
 
 # -- validation of scores ----------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def node_level_log(cluster, jobs, *segments, outcome=None):
         eligible_s=np.where(results == Outcome.REJECTED, np.nan, jobs["submit_s"]),
         job_outcome=results,
         capacity_s=np.array([-np.inf]),
-        capacity_nodes=np.array([cluster.nodes]),
+        capacity=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
         pieces=Allocations(
             segment, node, gpus, gpu_milli, np.ones(len(node), np.int64), work, lost, np.asarray(layout, np.int64)

@@ -55,7 +55,7 @@ def test_round_trip(tmp_path):
                 log, original_log = ours.logs(policy, window), theirs.logs(policy, window)
                 for name in (
                     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome",
-                    "capacity_s", "capacity_nodes",
+                    "capacity_s", "capacity",
                 ):  # fmt: skip
                     np.testing.assert_array_equal(getattr(log, name), getattr(original_log, name), name)
                     assert getattr(log, name).dtype == getattr(original_log, name).dtype, name
@@ -119,7 +119,7 @@ def test_comparison_of_runs(tmp_path):
     reversed_jobs = jobs[np.arange(200)[::-1]]
     runs = [save_and_load_run(tmp_path, name, reversed_jobs, name) for name in ("fcfs", "sjf")]
     loaded = comparison_of_runs(runs)
-    assert loaded.labels == ("fcfs", "sjf") and loaded.nodes == 8
+    assert loaded.labels == ("fcfs", "sjf") and loaded.size == 8
     for number, run in enumerate(runs):
         assert loaded.values("mean_bsld")[number, 0] == pytest.approx(kw.metrics(run.log)["mean_bsld"], rel=1e-12)
         ours = loaded.logs(number, 0)

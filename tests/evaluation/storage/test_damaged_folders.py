@@ -77,7 +77,7 @@ def test_files_that_are_not_in_the_manifest_are_not_read(run):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data["cases"][0].update(nodes="x"), r"cases\[0\].nodes is 'x'; it must be a whole number"),
+        (lambda data: data["cases"][0].update(size="x"), r"cases\[0\].size is 'x'; it must be a whole number"),
         (lambda data: data["cases"][1].pop("machine"), r"cases\[1\].machine is missing"),
         (lambda data: data["cases"][0]["windows"].pop(), r"cases\[0\].windows is a list of 2; it must be a list of 3"),
         (lambda data: data["cases"][0].update(windows=[[0], [99], [0]]), "not windows of its 60 jobs"),

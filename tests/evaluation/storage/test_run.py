@@ -51,7 +51,7 @@ def test_round_trip(tmp_path):
         assert ours.dtype == theirs.dtype, name
         np.testing.assert_array_equal(ours, theirs, name)
     np.testing.assert_array_equal(run.log.capacity_s, log.capacity_s)
-    np.testing.assert_array_equal(run.log.capacity_nodes, log.capacity_nodes)
+    np.testing.assert_array_equal(run.log.capacity, log.capacity)
     np.testing.assert_array_equal(timeline(run.log).capacity_nodes, timeline(log).capacity_nodes)
     assert (run.log.groups, dict(run.log.run)) == (log.groups, dict(log.run))
     assert run.log.jobs_table.labels == log.jobs_table.labels

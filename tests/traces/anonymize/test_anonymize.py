@@ -111,7 +111,7 @@ def test_published_log_simulates_like_the_original(tmp_path: Path, name: str) ->
 
 
 def vars_without_label(row: Any) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in ("jobs", "mean_wait_s", "mean_bsld", "max_wait_s", "node_h"))
+    return tuple(getattr(row, name) for name in ("jobs", "mean_wait_s", "mean_bsld", "max_wait_s", "allocated_h"))
 
 
 def test_private_fields_are_removed() -> None:

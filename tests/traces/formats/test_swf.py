@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import kilowait as kw
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
 from kilowait.traces import CleaningReport, read_trace_with_report
@@ -61,7 +62,8 @@ def test_every_field_is_read(tmp_path: Path) -> None:
     assert jobs["submit_s"].tolist() == [0, 7]
     assert jobs["runtime_s"].tolist() == [60, 30.5]
     assert jobs["estimate_s"].tolist() == [600, 600]
-    assert jobs["nodes"].tolist() == [4, 2]
+    assert jobs["cores"].tolist() == [4, 2] and jobs.unit == "core" and jobs.machine_size == 1664
+    assert jobs["nodes"].tolist() == [1, 1]  # 4.9 processors per node
     assert jobs["wait_s"].tolist() == [5, 5]
     assert jobs["memory_mb"].tolist() == pytest.approx([4.096, 0])
     assert (jobs["user"].tolist(), jobs["account"].tolist(), jobs["name"].tolist()) == ([3, 3], [2, 2], [7, 7])
@@ -80,7 +82,8 @@ def test_every_field_is_read(tmp_path: Path) -> None:
 
 def test_columns_without_values_are_omitted(tmp_path: Path) -> None:
     jobs, _ = read(tmp_path, "1 0 -1 60 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1")
-    assert set(jobs.columns) == {"job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "status"}
+    assert set(jobs.columns) == {"job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "cores", "status"}
+    assert jobs.unit == "processor"
 
 
 def test_submit_times_are_not_shifted(tmp_path: Path) -> None:
@@ -388,3 +391,41 @@ def test_extra_fields_are_named_by_the_line_of_names(tmp_path: Path) -> None:
     _, report = read(tmp_path, names, f"{line()} 0 4.5", f"{line(job=2)} -1 4.5")
     assert entry(report, "field 19 (Job-Status) left out")[:2] == ("note", 1)
     assert entry(report, "field 20 (Node-Hours) left out")[:2] == ("note", 2)
+
+
+def sized(tmp_path: Path, *header: str, processors: int = 88) -> JobTable:
+    return read(tmp_path, *header, line(alloc=processors, memory=1000))[0]
+
+
+def test_processors_are_not_nodes(tmp_path: Path) -> None:
+    """A machine of 24 nodes with 72 processors each."""
+    jobs = sized(tmp_path, "; MaxNodes: 24", "; MaxProcs: 1728")
+    assert (jobs.unit, jobs["cores"].tolist(), jobs["nodes"].tolist()) == ("core", [88], [2])
+    assert jobs["memory_mb"].tolist() == pytest.approx([88 * 1.024])
+    assert jobs.machine_size == 1728
+
+
+def test_nodes_that_differ_keep_the_number_of_processors(tmp_path: Path) -> None:
+    jobs = sized(tmp_path, "; MaxNodes: 151", "; MaxProcs: 2004", processors=40)
+    assert jobs["nodes"].tolist() == [4]  # 13.27 processors per node
+    assert kw.Cluster.from_trace(jobs).size == 2004
+
+
+def test_one_processor_per_node_counts_nodes(tmp_path: Path) -> None:
+    for header in (("; MaxNodes: 100", "; MaxProcs: 100"), ("; MaxNodes: 100",)):
+        jobs = sized(tmp_path, *header)
+        assert (jobs.unit, jobs["nodes"].tolist(), jobs.machine_size) == ("node", [88], 100)
+        assert "cores" not in jobs
+
+
+@pytest.mark.parametrize("header", [("; MaxProcs: 1728",), ()])
+def test_nodes_are_unknown_without_max_nodes(tmp_path: Path, header: tuple[str, ...]) -> None:
+    jobs, report = read(tmp_path, *header, line(alloc=88))
+    assert (jobs.unit, jobs["nodes"].tolist(), jobs["cores"].tolist()) == ("processor", [88], [88])
+    assert "nodes are unknown" in " ".join(report.lines())
+
+
+def test_invalid_numbers_of_processors_are_not_rounded_to_nodes(tmp_path: Path) -> None:
+    text = ("; MaxNodes: 24", "; MaxProcs: 1728", line(), line(job=2).replace(" 4 ", " 2.5 ", 1))
+    jobs, report = read(tmp_path, *text)
+    assert len(jobs) == 1 and "not a whole number" in " ".join(report.lines())

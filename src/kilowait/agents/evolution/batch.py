@@ -208,7 +208,7 @@ class BatchObjective(Objective[LinearAgent]):
             "trace": settings.trace,
             "trained_on_jobs": 0 if self._mix is not None and self._mix.alone else len(self._jobs),
             "validation_jobs": len(self._validation),
-            "nodes": self._cluster.nodes,
+            "nodes": self._cluster.size,
             "seed": settings.seed,
             "objective": self._objective,
             "backfill": settings.backfill,
@@ -295,7 +295,7 @@ class LogPart:
     """Jobs of a log, with snapshots of the user history at several times."""
 
     def __init__(self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf) -> None:
-        self._jobs, self._nodes, self._window_jobs, self._max_wait_s = (jobs, cluster.nodes, window_jobs, max_wait_s)
+        self._jobs, self._nodes, self._window_jobs, self._max_wait_s = (jobs, cluster.size, window_jobs, max_wait_s)
         self._snapshot_jobs = np.unique(np.linspace(0, len(jobs), SNAPSHOTS + 1).astype(np.int64))
         self._snapshots = user_histories(jobs, self._snapshot_jobs.tolist())
 

@@ -160,11 +160,7 @@ def hand_tuned_starts(cluster: Cluster, max_slowdown: float, break_even_s: float
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
                 agents.append(
                     agent_from_controls(
-                        cluster.nodes,
-                        slowdown=slowdown,
-                        when_crowded=when_crowded,
-                        timeout_s=timeout_s,
-                        reserve=reserve,
+                        cluster.size, slowdown=slowdown, when_crowded=when_crowded, timeout_s=timeout_s, reserve=reserve
                     )
                 )
     return agents
@@ -241,7 +237,7 @@ class PowerObjective(Objective[LinearPowerAgent]):
             "trace": settings.trace,
             "trained_on_jobs": len(self._training.jobs),
             "validation_jobs": len(self._validation.jobs),
-            "nodes": self._cluster.nodes,
+            "nodes": self._cluster.size,
             "seed": settings.seed,
             "objective": settings.objective,
             "sla": {"times": self._limit.times, "policy": self._limit.policy},

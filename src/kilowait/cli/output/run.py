@@ -36,7 +36,7 @@ def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
     else:
         _show_settings(done)
         print()
-        _show_metrics(results["metrics"], done.cluster.nodes, _while_jobs_arrive(results))
+        _show_metrics(results["metrics"], done.cluster.size, done.cluster.unit, _while_jobs_arrive(results))
     if done.accounts is not None:
         from kilowait.cli.output.energy import show_accounts
 
@@ -46,7 +46,7 @@ def show_results(done: ScenarioResult, results: Mapping[str, Any]) -> None:
         show_accounts(done.accounts, done.controls_description, budget)
     if "by" in results:
         print()
-        _show_classes(**results["by"])
+        _show_classes(**results["by"], unit=done.cluster.unit)
 
 
 def _while_jobs_arrive(results: Mapping[str, Any]) -> str:
@@ -71,8 +71,10 @@ def _show_settings(done: ScenarioResult) -> None:
         settings.append(f"placement {run['placement']}")
     if not run["dependencies"]:
         settings.append("dependencies ignored")
-    size = console.count(done.cluster.nodes, "node")
-    cluster = size if done.cluster.name == f"{done.cluster.nodes} nodes" else f"{done.cluster.name}, {size}"
+    machine = done.cluster
+    cluster = machine.size_text
+    if machine.name not in (f"{machine.size} nodes", f"{machine.size} processors"):
+        cluster = f"{machine.name}, {cluster}"
     console.facts([*_log_rows(done), ("cluster", cluster), ("scheduling", ", ".join(settings))])
 
 
@@ -85,7 +87,7 @@ def _log_rows(done: ScenarioResult) -> list[tuple[str, str]]:
     return [("trace", f"{done.scenario.trace}, {jobs}"), *([] if cleaning is None else [("read", cleaning)])]
 
 
-def _show_metrics(metrics: Metrics, nodes: int, while_jobs_arrive: str) -> None:
+def _show_metrics(metrics: Metrics, size: int, unit: str, while_jobs_arrive: str) -> None:
     """Print the metrics of a run."""
     _show_statistics(metrics, _MEASURES)
     ends = [f"{int(metrics[key]):,} {format_value}" for key, format_value in _OUTCOMES.items() if metrics[key]]
@@ -94,16 +96,17 @@ def _show_metrics(metrics: Metrics, nodes: int, while_jobs_arrive: str) -> None:
             ("jobs", f"{int(metrics['jobs']):,}: {', '.join(ends) or 'none'}"),
             (
                 "utilization",
-                f"{console.percent(metrics['utilization'])} of {nodes:,} nodes over the makespan{while_jobs_arrive}",
+                f"{console.percent(metrics['utilization'])} of {console.count(size, unit)} over the makespan"
+                f"{while_jobs_arrive}",
             ),
             ("makespan", f"{console.span(metrics['makespan_s'])}, from the first submission to the last end"),
             ("throughput", f"{console.number(metrics['throughput_per_h'])} jobs per hour"),
             (
                 "backlog",
                 f"{console.number(metrics['mean_backlog_jobs'])} jobs waiting on average, "
-                f"requesting {console.number(metrics['mean_backlog_nodes'])} nodes",
+                f"requesting {console.number(metrics[f'mean_backlog_{unit}s'])} {unit}s",
             ),
-            ("work", f"{console.number(metrics['busy_node_h'])} node-hours"),
+            ("work", f"{console.number(metrics[f'busy_{unit}_h'])} {unit}-hours"),
         ]
     )
 
@@ -118,7 +121,7 @@ def _show_statistics(metrics: Metrics, measures: Mapping[str, tuple[str, Formatt
     print()
 
 
-def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]], unit: str) -> None:
     """Print waits by class of job."""
     columns: console.Columns = [
         (kind, "label", str),
@@ -128,7 +131,7 @@ def _show_classes(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         ("95 % below", "p95_wait_s", console.span),
         ("longest", "max_wait_s", console.span),
         ("mean bounded\nslowdown", "mean_bsld", console.number),
-        ("node-hours", "node_h", console.number),
+        (f"{unit}-hours", "allocated_h", console.number),
     ]
     console.records(columns, rows)
 

@@ -32,8 +32,8 @@ def show_description(trace: str, facts: dict[str, Any], report: CleaningReport |
     console.title(trace)
     format = facts["format"] or "synthetic"
     rows = [("format", format if report is None else f"{format}: {report.format_reason}")]
-    size = facts["machine_nodes"]
-    rows.append(("cluster", console.count(size, "node") if size else "not stated"))
+    unit = facts["unit"]
+    rows.append(("cluster", _machine_text(facts) if facts["jobs"] else "not stated"))
     rows.append(("jobs", f"{facts['jobs']:,}"))
     if facts["jobs"]:
         rows += _of_jobs(facts)
@@ -43,7 +43,7 @@ def show_description(trace: str, facts: dict[str, Any], report: CleaningReport |
         header = ["", "mean", "smallest", "25 % below", "median", "75 % below", "95 % below", "99 % below", "largest"]
         marks = ("mean", "min", "p25", "median", "p75", "p95", "p99", "max")
         measures = {
-            "nodes": ("nodes", console.number),
+            f"{unit}s": ("size", console.number),
             "run time": ("runtime_s", console.span),
             "estimate": ("estimate_s", console.span),
             "wait in the log": ("wait_s", console.span),
@@ -54,15 +54,32 @@ def show_description(trace: str, facts: dict[str, Any], report: CleaningReport |
             if facts[key]
         ]
         console.table(header, table)
+        for text in facts["findings"]:
+            console.note(text)
     if report is not None:
         print()
         for place, line in enumerate(report.lines()):
             print(line if place == 0 else f"  {line}")
 
 
+def _machine_text(facts: dict[str, Any]) -> str:
+    """The size of the machine, and where it comes from."""
+    source = facts["machine_source"]
+    if facts["machine"] is None:
+        return console.count(facts["machine_size"], facts["unit"]) if facts["machine_size"] else "not stated"
+    return str(facts["machine"]) + {
+        "peak": ", the largest number in use at one time; the log does not state the size",
+        "largest": ", as many as the largest job has; the log does not state the size",
+        "header": ", as the log states",
+    }.get(source, "")
+
+
 def _of_jobs(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    unit = facts["unit"]
     rows = [("submitted over", console.span(facts["span_s"]))]
-    rows.append(("work", f"{console.number(facts['node_seconds'] / 3600)} node-hours"))
+    if facts["peak_use"] is not None:
+        rows.append(("recorded use", f"at most {console.count(facts['peak_use'], unit)} at one time"))
+    rows.append(("work", f"{console.number(facts[f'{unit}_seconds'] / 3600)} {unit}-hours"))
     if facts["offered_load"] is not None:
         rows.append(("offered load", f"{facts['offered_load']:.3f} of the cluster"))
     if facts["larger_than_machine"]:

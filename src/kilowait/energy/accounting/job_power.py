@@ -165,7 +165,7 @@ def held_nodes(jobs: JobTable, group: NodeGroup) -> Floats:
     nodes: Floats = jobs["nodes"].astype(np.float64)
     if not group.shared or "cores" not in jobs:
         return nodes
-    return np.asarray(np.maximum(jobs["cores"], 1) / group.cores, np.float64)
+    return np.asarray(np.maximum(jobs["cores"], 1) / group.cores_per_node, np.float64)
 
 
 def segment_nodes_and_watts(

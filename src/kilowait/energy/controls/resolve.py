@@ -150,7 +150,8 @@ def dvfs_tables(
     max_levels = max(len(group.levels) for group in fitted.groups)
     tables: dict[str, DvfsTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
-        table = level_tables(classes, full_speed_w(classes, group, fitted, utilization), power, utilization)
+        watts, nodes = full_speed_w(classes, group, fitted, utilization), held_nodes(classes, group)
+        table = level_tables(classes, watts, power, utilization, nodes=nodes)
         if len(table.names) < max_levels:
             last = [min(level, len(table.names) - 1) for level in range(max_levels)]
             table = DvfsTable(
@@ -305,7 +306,7 @@ def _sleep_policies(policy: SleepRule, jobs: JobTable, cluster: Cluster, model: 
     if not exclusive:
         raise InputError(
             f"sleep={policy.kind}: all groups of the cluster {cluster.name!r} have nodes that jobs share; only nodes "
-            "that are allocated to one job at a time can sleep"
+            "that are allocated to one job at a time can sleep: allocate whole nodes with --exclusive-nodes"
         )
     if all(power.sleep is None for _, power in exclusive):
         names = ", ".join(repr(power.name) for _, power in exclusive)

@@ -194,18 +194,20 @@ def level_tables(
     group: GroupPower,
     profile: UtilizationProfile | None = None,
     beta: float | None = None,
+    nodes: Floats | None = None,
 ) -> DvfsTable:
     """Run-time factors and power of every job in every DVFS state of `group`.
 
     `power_w` is each job's power at full speed (`job_power_w`). The part above the idle power of its nodes is split
     between CPUs, GPUs and the rest as the component model does at the job's utilization (`profile`; None: full load).
     A lower frequency scales the CPUs' part; a cap limits the GPUs' power. A job's column `beta` is used where known,
-    else `beta` (None: the group's). The slowdowns of frequency and cap multiply.
+    else `beta` (None: the group's). The slowdowns of frequency and cap multiply. `nodes` is what each job holds, on
+    shared nodes a fraction (`held_nodes`); None: its nodes.
     """
     watts = checked_numbers("power_w", power_w, 0)
     if watts.shape != (len(jobs),):
         raise InputError(f"power_w has the shape {watts.shape}; give one value for each of the {len(jobs)} jobs")
-    nodes = jobs["nodes"].astype(np.float64)
+    nodes = jobs["nodes"].astype(np.float64) if nodes is None else nodes
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
     cpu_part, gpu_part = _parts(group, *utilization(jobs, profile))
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part

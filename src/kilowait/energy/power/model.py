@@ -315,6 +315,13 @@ class PowerModel:
         >>> PowerModel.preset("taurus").for_cluster(Cluster.from_nodes(4)).group("nodes").nodes
         4
         """
+        for group in cluster.groups:
+            if not group.nodes_known:
+                raise InputError(
+                    f"group {group.name!r} of {cluster.name!r} counts {group.nodes:,} processors, and the power model "
+                    f"{self.name!r} has power per node; give the cores of a node with --cores-per-node, or a cluster "
+                    "of nodes"
+                )
         return self.for_groups({group.name: group.nodes for group in cluster.groups})
 
     def with_cooling(self, cooling: Cooling | str) -> PowerModel:

@@ -208,6 +208,7 @@ def _gpu_job_records(jobs: JobTable, times: RunTimes) -> Any:
             records[name] = -1
     for name in ("estimate_s", "planned_s", "limit_s", "overrun_planned_s", "expected_inverse_runtime"):
         records[name] = getattr(times, name)
+    records["units"] = records["nodes"]
     records["number"] = np.arange(len(jobs))
     records["gpu_share"] = records["gpus"] * jobs.column("gpu_milli") / FULL_GPU
     return records

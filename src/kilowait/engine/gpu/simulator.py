@@ -109,6 +109,7 @@ class GpuSimulator:
             raise InputError(
                 "some jobs depend on others (after_id), which node-level clusters do not support; drop the column"
             )
+        jobs = cluster.sized(jobs)
         self.settings = settings or GpuSettings()
         self.policy = policy or PriorityPolicy(scheduler, _first)
         self.types = tuple(kind.gpu for kind in node_types(cluster))
@@ -288,7 +289,7 @@ class GpuSimulator:
             eligible_s=_in_table_order(eligible, row),
             job_outcome=_in_table_order(job_outcome, row),
             capacity_s=np.array([-np.inf]),
-            capacity_nodes=np.array([self._cluster.nodes]),
+            capacity=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
             run={"policy": policy_name or self.policy.name, **_recorded_settings(self.settings)},
             pieces=Allocations(

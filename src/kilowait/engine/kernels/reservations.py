@@ -150,13 +150,13 @@ def update_usage_shares(s: Any) -> None:
 
 @maybe_inline
 def charge(s: Any, job: int, by: int) -> None:
-    """Change the usage rate of the job's user and of the machine by `by` times the job's nodes, from now on."""
+    """Change the usage rate of the job's user and of the machine by `by` times the size of the job, from now on."""
     k = s.clock[0]
     for row in (s.job_extra[job].user, len(s.usage) - 1):
         used = s.usage[row]
         used.amount = usage_now(s, row)
         used.as_of_s = k.now
-        used.rate += s.jobs[job].nodes * by
+        used.rate += s.jobs[job].units * by
 
 
 @maybe_inline

@@ -117,7 +117,8 @@ class Comparison:
 
     trace: str
     """Name of the trace, as it was given."""
-    nodes: int
+    size: int
+    """Size of the machine, in `unit`s."""
     windows: Windows
     policies: tuple[PolicyConfig, ...]
     logs: Callable[[int, int], ExecutionLog]
@@ -154,6 +155,11 @@ class Comparison:
         if self.common_backfill is None:
             return tuple(policy.label for policy in self.policies)
         return tuple(replace(policy, backfill="none").label for policy in self.policies)
+
+    @property
+    def unit(self) -> str:
+        """What the machine's size and utilization count: ``"node"``, ``"core"`` or ``"processor"``."""
+        return self.windows.jobs.unit
 
     @property
     def common_backfill(self) -> str | None:
@@ -216,7 +222,8 @@ class Comparison:
         """Plain data: one record for each policy and window, with all metrics."""
         return {
             "trace": self.trace,
-            "nodes": self.nodes,
+            "size": self.size,
+            "unit": self.unit,
             "records": [
                 {"policy": label, "window": window, **{name: float(value) for name, value in found.items()}}
                 for label, row in zip(self.labels, self.table, strict=True)

@@ -75,7 +75,7 @@ _POLICY_FIELDS = (*POLICY.required, *POLICY.optional)
 _CASE = Record(
     {
         "trace": Text(),
-        "nodes": COUNT,
+        "size": COUNT,
         "description": Text(),
         "windows": Items(Items(COUNT, 1), 3, 3),
         "policies": Items(POLICY, 1),
@@ -169,7 +169,7 @@ def _case(comparison: Comparison) -> dict[str, Any]:
     windows = comparison.windows
     return {
         "trace": comparison.trace,
-        "nodes": comparison.nodes,
+        "size": comparison.size,
         "description": windows.description,
         "windows": [windows.first.tolist(), windows.size.tolist(), windows.warmup.tolist()],
         "policies": [asdict(policy) for policy in comparison.policies],
@@ -275,7 +275,7 @@ def _load_comparisons(
         )
         yield Comparison(
             trace=case["trace"],
-            nodes=case["nodes"],
+            size=case["size"],
             windows=windows,
             policies=policies,
             logs=_StoredLogs(windows, case, stored, cell, path),

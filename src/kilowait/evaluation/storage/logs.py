@@ -40,6 +40,8 @@ _NODE_GROUP = Record(
         "gpu_type": Text(),
         "shared": Flag(),
         "node_level": Flag(),
+        "total_cores": Number(0, 2**40, whole=True),
+        "nodes_known": Flag(),
     },
 )
 CLUSTER = Record(
@@ -101,7 +103,7 @@ MACHINE = Record(
     {
         "groups": Items(Text(), 1),
         "capacity_s": Items(Either(Null(), Number(-MAX_TIME_S, MAX_TIME_S)), 1),
-        "capacity_nodes": Items(Number(0, MAX_NODES, whole=True), 1),
+        "capacity": Items(Number(0, MAX_NODES, whole=True), 1),
     }
 )
 """Node groups and capacity steps of a machine; the first step begins at minus infinity, which is null in JSON."""
@@ -118,13 +120,9 @@ def read_jobs(path: Path) -> JobTable:
 def machine_from_dict(data: Mapping[str, Any], source: str | PathLike[str]) -> dict[str, Any]:
     """The node groups and capacity steps of `MACHINE` as arguments of an ExecutionLog; `source` is for errors."""
     steps_s = np.array([-math.inf if step is None else step for step in data["capacity_s"]], np.float64)
-    if len(steps_s) != len(data["capacity_nodes"]) or (np.diff(steps_s) <= 0).any() or np.isinf(steps_s[1:]).any():
-        raise InputError(f"{fspath(source)}: capacity_s and capacity_nodes are not steps in ascending order")
-    return {
-        "groups": tuple(data["groups"]),
-        "capacity_s": steps_s,
-        "capacity_nodes": np.array(data["capacity_nodes"], np.int64),
-    }
+    if len(steps_s) != len(data["capacity"]) or (np.diff(steps_s) <= 0).any() or np.isinf(steps_s[1:]).any():
+        raise InputError(f"{fspath(source)}: capacity_s and capacity are not steps in ascending order")
+    return {"groups": tuple(data["groups"]), "capacity_s": steps_s, "capacity": np.array(data["capacity"], np.int64)}
 
 
 def check_log(log: ExecutionLog, source: str | PathLike[str]) -> ExecutionLog:
@@ -273,5 +271,5 @@ def machine_to_dict(log: ExecutionLog) -> dict[str, Any]:
         "groups": list(log.groups),
         # The first step begins at minus infinity, which JSON does not have.
         "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
-        "capacity_nodes": log.capacity_nodes.tolist(),
+        "capacity": log.capacity.tolist(),
     }

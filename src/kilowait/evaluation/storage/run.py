@@ -156,7 +156,7 @@ def comparison_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     policies = _unique_policies([run.policy for run in runs], [run.path for run in runs])
     comparison = Comparison(
         trace=str(first.scenario.get("trace", first.path)),
-        nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
+        size=int(first.log.capacity.max()) if len(first.log.capacity) else 0,
         windows=windows,
         policies=policies,
         logs=lambda policy, _: logs[policy],

@@ -183,7 +183,7 @@ def compare_cases(
         comparisons.append(
             Comparison(
                 trace=case.trace,
-                nodes=case.cluster.nodes,
+                size=case.cluster.size,
                 windows=case.windows,
                 policies=configs,
                 logs=of_case,
@@ -253,6 +253,7 @@ class PreparedComparison:
 def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None) -> PreparedComparison:
     """Read every log and cut its windows; `progress` is called after every fit of a predictor."""
     cases = []
+    several = len({scenario.cluster for scenario in plan.scenarios}) > 1
     for scenario in plan.scenarios:
         workload, cluster, notes = prepare_scenario(scenario, progress)
         for config in plan.policies:
@@ -266,7 +267,7 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
         workload = workload.evaluated_from(int(windows.first.min()))
         cases.append(
             ComparisonCase(
-                scenario.trace,
+                f"{scenario.trace} on {cluster.size_text}" if several else scenario.trace,
                 cluster,
                 workload,
                 windows,

@@ -42,6 +42,13 @@ class ComparisonOptions:
             "-b",
         ),
     ] = None
+    clusters: Annotated[
+        str | None,
+        Option(
+            "C,...",
+            "Comma-separated clusters, each as in --cluster, on which every policy is run: 1200,1440 or auto,+20%.",
+        ),
+    ] = None
     windows: Annotated[
         int | None,
         Option(
@@ -168,7 +175,7 @@ def parse_length(text: str, what: str) -> tuple[int, float]:
     >>> parse_length("1024", "window"), parse_length("7d", "window")
     ((1024, 0.0), (0, 604800.0))
     """
-    digits = text.strip().replace(",", "").replace("_", "")
+    digits = text.strip().replace("_", "")
     if digits.lstrip("-").isdecimal():
         return int(digits), 0.0
     try:
@@ -227,10 +234,11 @@ def plan_from_options(
     from kilowait.experiments.comparison.freedom import shared_freedom
     from kilowait.experiments.policies import make_policy_configs, parse_names, policy_and_placement, resolve_policy
     from kilowait.experiments.power_controls import power_controls_or_caps
-    from kilowait.experiments.scenario_inputs import all_node_level
 
     scenarios = tuple(scenario(trace=trace) for trace in dict.fromkeys(traces))
-    node_level = all_node_level(scenarios[0].cluster, [one.trace for one in scenarios])
+    if options.clusters is not None:
+        scenarios = _on_clusters(scenarios, options.clusters)
+    node_level = _node_level(scenarios)
     placements = [] if options.placement is None else parse_names("placements", options.placement)
     if len(placements) == 1:  # a single placement belongs to the scenario, not to the policies
         scenarios = tuple(replace(one, placement=placements[0]) for one in scenarios)
@@ -255,3 +263,29 @@ def plan_from_options(
         options.windows, options.window, options.warmup, options.split, options.seed, policies
     )
     return ComparisonPlan(scenarios, policies, windows, options.metric or default_metric(node_level), freedom)
+
+
+def _on_clusters(scenarios: Sequence[Scenario], clusters: str) -> tuple[Scenario, ...]:
+    """Each scenario on each of these clusters."""
+    from kilowait.experiments.policies import parse_names
+
+    if scenarios[0].cluster != "auto":
+        raise InputError(f"--cluster {scenarios[0].cluster} and --clusters {clusters} are given; use only one of them")
+    names = dict.fromkeys(parse_names("clusters", clusters))
+    return tuple(replace(one, cluster=cluster) for one in scenarios for cluster in names)
+
+
+def _node_level(scenarios: Sequence[Scenario]) -> bool:
+    """Whether all scenarios are on GPU clusters; raises if only some are."""
+    from kilowait.experiments.scenario_inputs import all_node_level
+
+    kinds = {
+        cluster: all_node_level(cluster, [one.trace for one in scenarios if one.cluster == cluster])
+        for cluster in dict.fromkeys(one.cluster for one in scenarios)
+    }
+    if len(set(kinds.values())) > 1:
+        gpu, batch = (next(name for name, found in kinds.items() if found is kind) for kind in (True, False))
+        raise InputError(
+            f"{gpu} is a GPU cluster and {batch} is not; policies and metrics differ: compare them separately"
+        )
+    return kinds[scenarios[0].cluster]

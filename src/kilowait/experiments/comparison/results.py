@@ -82,7 +82,8 @@ def summarize_comparison(comparison: Comparison, metric: str, *, seed: int, boun
             row["saved"] = _saved(rows[0]["metrics"], row["metrics"])
     return {
         "trace": comparison.trace,
-        "nodes": comparison.nodes,
+        "size": comparison.size,
+        "unit": comparison.unit,
         "node_level": node_level,
         "windows": len(comparison.windows),
         "cut": comparison.windows.description,
@@ -171,8 +172,10 @@ def _sentences(comparison: Comparison, main: ComparisonResult, may: Mapping[str,
 def _bounds(comparison: Comparison) -> dict[str, float]:
     """Lower bounds of metrics for any schedule, means over the windows; empty if no bounds are known."""
     groups = comparison.cluster.get("group", ())
-    if any(group.get("shared", False) or group.get("node_level", False) for group in groups):
+    if any(group.get("node_level", False) for group in groups):
         return {}  # jobs there use parts of nodes
+    if any(group.get("shared", False) and (group.get("memory_gb") or group.get("gpus")) for group in groups):
+        return {}  # jobs there need several resources
     kill = comparison.logs(0, 0).run.get("at_limit") == "kill"
     bounds = []
     for window in comparison.windows:
@@ -180,7 +183,7 @@ def _bounds(comparison: Comparison) -> dict[str, float]:
         if kill:
             jobs = jobs.with_columns(runtime_s=resolve_run_times(jobs, "kill").run_s)
         try:
-            bounds.append(asdict(lower_bounds(jobs, comparison.nodes)))
+            bounds.append(asdict(lower_bounds(jobs, comparison.size)))
         except InputError:  # jobs that may be cancelled, or are larger than the cluster
             return {}
     return {name: sum(bound[name] for bound in bounds) / len(bounds) for name in bounds[0]}

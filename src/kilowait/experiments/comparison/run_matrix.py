@@ -354,7 +354,7 @@ def _chunks(cases: Sequence[ComparisonCase], cells: Sequence[Cell]) -> Iterator[
 CELL = StateFormat("finished run of a comparison", version=1, remedy="run it again")
 _COLUMNS = (
     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s",
-    "capacity_nodes",
+    "capacity",
 )  # fmt: skip
 _STATES = ("time_s", "group", "shutting_down", "asleep", "waking")
 _PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group")

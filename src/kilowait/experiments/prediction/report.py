@@ -84,7 +84,7 @@ def prediction_report(
     predictions = predict_runtimes(
         ordered,
         times,
-        cluster.nodes,
+        cluster.size,
         seed=seed,
         online=schedule,
         forest=forest,
@@ -216,7 +216,7 @@ Labelled = tuple[Ints, Sequence[str]]
 
 def _classes(jobs: JobTable, predictions: RuntimePredictions, requested_s: Floats) -> dict[str, Labelled]:
     """Class of every job by size, by request, and by the number of the user's jobs that have ended."""
-    powers = np.ceil(np.log2(np.maximum(jobs["nodes"], 1)) / 2).astype(np.int64)  # 1, 2-4, 5-16, 17-64, ...
+    powers = np.ceil(np.log2(np.maximum(jobs.size, 1)) / 2).astype(np.int64)  # 1, 2-4, 5-16, 17-64, ...
     sizes = ["1", *(f"{4**power // 4 + 1:,}-{4**power:,}" for power in range(1, int(powers.max()) + 1))]
     lengths = ("at most 10 min", "10-60 min", "1-6 h", "6-24 h", "over 24 h", "no request")
     length = np.searchsorted([600.0, 3600.0, 21600.0, 86400.0], requested_s)

@@ -23,7 +23,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import save_folder
 from kilowait.experiments.power import make_power_context
 from kilowait.experiments.prediction.evaluation import history_of
-from kilowait.experiments.scenario_inputs import Workload, read_log, resolve_cluster
+from kilowait.experiments.scenario_inputs import Workload, read_log, resolve_machine
 from kilowait.experiments.settings import PowerSettings
 from kilowait.experiments.training.tune import TuningTrial, best_trial, optuna_or_error
 from kilowait.experiments.workload_settings import PredictionTask
@@ -66,8 +66,9 @@ def load_dataset(task: PredictionTask, *, require_measured: bool = True) -> Pred
     'runtime'
     """
     workload = read_log(task)
-    cluster, note = resolve_cluster(task.cluster, workload.jobs)
-    jobs, log_jobs = workload.jobs.sorted(), len(workload.jobs)
+    machine = resolve_machine(task.cluster, workload.jobs)
+    cluster, note = machine.cluster, machine.note
+    jobs, log_jobs = machine.jobs.sorted(), len(workload.jobs)
     sample_note = None
     if 0 < task.fit_jobs < log_jobs:
         jobs = jobs[log_jobs - task.fit_jobs :]
@@ -77,7 +78,7 @@ def load_dataset(task: PredictionTask, *, require_measured: bool = True) -> Pred
         )
     jobs, times, history_notes = history_of(jobs, cluster, task.history_source)
     if task.target not in ("power", "energy"):
-        dataset, power = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times)), {}
+        dataset, power = make_dataset(jobs, times, cluster.size, target_of(task.target, jobs, times)), {}
     else:
         power = {
             "labels": task.label_source or ("measured" if task.power is None else "both"),
@@ -90,7 +91,7 @@ def load_dataset(task: PredictionTask, *, require_measured: bool = True) -> Pred
             settings = PowerSettings(task.power, utilization=task.utilization, cooling="pue:1")
             meter = make_power_context(settings, jobs, cluster)
             watts |= {"model": meter.model, "utilization": meter.utilization}
-        dataset = make_dataset(jobs, times, cluster.nodes, target_of(task.target, jobs, times, **watts))
+        dataset = make_dataset(jobs, times, cluster.size, target_of(task.target, jobs, times, **watts))
         if not require_measured and power["labels"] != "model" and len(dataset) and not dataset.has_measured_values:
             history_notes += (f"no job of this log has measured {task.target}: predicted without earlier values",)
     notes = tuple(text for text in (note, sample_note, *history_notes) if text is not None)
@@ -102,7 +103,7 @@ def task_for_predictor(card: ModelCard, task: PredictionTask) -> PredictionTask:
     return replace(
         task,
         target=card.target,
-        cluster=f"nodes:{card.nodes}" if task.cluster == "auto" else task.cluster,
+        cluster=f"{card.nodes}" if task.cluster == "auto" else task.cluster,
         label_source=card.power.get("labels"),
         power=card.power.get("power"),
         utilization=card.power.get("utilization"),
@@ -138,7 +139,7 @@ def fit_predictor(
     return fit(
         dataset,
         model,
-        nodes=prepared.cluster.nodes,
+        nodes=prepared.cluster.size,
         data=data,
         settings=settings,
         seed=seed,

@@ -214,7 +214,7 @@ def _check_fits(jobs: JobTable, cluster: Cluster, folder: str) -> None:
     except TableError:
         raise InputError(
             f"{folder} generates jobs of up to {int(jobs['nodes'].max()):,} nodes, but the machine has "
-            f"{cluster.nodes:,}; use a generator fitted to a log of this machine, or a larger --cluster"
+            f"{cluster.size:,}; use a generator fitted to a log of this machine, or a larger --cluster"
         ) from None
 
 

@@ -102,7 +102,7 @@ class ComparisonData:
     @property
     def busy_label(self) -> str:
         """What is busy at a point in time, as text."""
-        return "GPUs allocated" if self.node_level else "nodes busy"
+        return "GPUs allocated" if self.node_level else f"{self.comparison.unit}s busy"
 
     @cached_property
     def significance(self) -> ComparisonResult | None:
@@ -261,7 +261,7 @@ class ComparisonData:
         ]
 
     def _hours(self, row: ClassRow) -> float:
-        return row.gpu_h if self.node_level else row.node_h
+        return row.gpu_h if self.node_level else row.allocated_h
 
     def class_rows(self, policy: int, kind: str) -> list[ClassRow]:
         """All job classes of a policy over all windows."""

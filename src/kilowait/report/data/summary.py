@@ -77,7 +77,7 @@ def _scope(data: ComparisonData) -> str:
     policies, clairvoyant = len(data.real), len(data.of_kind("clairvoyant"))
     subject = f"{policies} policies were compared" if policies > 1 else "One policy was run"
     subject += f", and {clairvoyant} of them also with perfect estimates," if clairvoyant else ""
-    machine = f"{comparison.nodes:,} node{'' if comparison.nodes == 1 else 's'}"
+    machine = f"{comparison.size:,} {comparison.unit}{'' if comparison.size == 1 else 's'}"
     if comparison.machine is not None:
         machine += f" with {sum(group.nodes * group.gpus for group in comparison.machine.groups):,} GPUs"
     window_text = "" if comparison.batched else f" ({windows.description})"
@@ -331,7 +331,7 @@ def _metric_column(data: ComparisonData, order: tuple[int, ...], metric: str, ce
 
 
 _CLASS_TITLES = {
-    "size": ("By nodes", "nodes"),
+    "size": ("By {unit}s", "{unit}s"),
     "gpus": ("By GPUs", "GPUs"),
     "runtime": ("By true run time", "run time"),
     "queue": ("By queue", "queue"),
@@ -345,13 +345,13 @@ def class_tables(data: ComparisonData) -> list[ReportTable | None]:
 
     A log without queues has no table of queues.
     """
-    hours = "GPU-hours" if data.node_level else "node-hours"
+    hours = "GPU-hours" if data.node_level else f"{data.comparison.unit}-hours"
     tables: list[ReportTable | None] = []
     for kind, rows in data.classes.items():
         if kind in ("user", "queue") and [row.label for row in rows] in ([], ["-"]):
             tables += [None] if kind == "user" else []
             continue
-        caption, head = _CLASS_TITLES[kind]
+        caption, head = (text.replace("{unit}", data.comparison.unit) for text in _CLASS_TITLES[kind])
         lines = []
         for row in rows:
             cells = [row.label, f"{row.jobs:,}", number(row.hours)]

@@ -115,7 +115,7 @@ def violins(data: ComparisonData) -> ReportFigure:
 def slowdown_by_class(data: ComparisonData) -> ReportFigure:
     """Mean bounded slowdown by job size and by run time, one line for each policy."""
     numbers = data.colour_numbers
-    sizes = "GPUs" if data.node_level else "nodes"
+    sizes = "GPUs" if data.node_level else f"{data.comparison.unit}s"
     with new_figure(height_in=3.2, columns=2) as (figure, panels):
         for axes, kind, x_label in zip(panels, (data.size_kind, "runtime"), (sizes, "true run time"), strict=True):
             rows = data.classes[kind]
@@ -144,7 +144,7 @@ def slowdown_by_class(data: ComparisonData) -> ReportFigure:
 
 def over_time(data: ComparisonData, *, bins: int = 400) -> ReportFigure:
     """Jobs waiting, nodes (or GPUs) requested and busy in the typical window; only for saved figures."""
-    unit = "GPUs" if data.node_level else "nodes"
+    unit = "GPUs" if data.node_level else f"{data.comparison.unit}s"
     numbers = data.colour_numbers
     with new_figure(height_in=6.0, rows=3, share_x=True) as (figure, panels):
         for policy in data.shown:
@@ -193,13 +193,13 @@ def gantt(label: str, log: ExecutionLog, gantt_rows: GanttRows, sizes: Sequence[
         axes.grid(visible=False)
         axes.set_xlabel("day of the log")
         axes.xaxis.set_major_formatter("{x:,g}")
-        axes.set_ylabel("nodes")
+        axes.set_ylabel(f"{log.unit}s")
         for (_, size_class), colour in zip(sizes, size_colours(len(sizes)), strict=True):
-            label = "1 node" if size_class == "1" else f"{size_class} nodes"
+            label = f"1 {log.unit}" if size_class == "1" else f"{size_class} {log.unit}s"
             axes.plot([], [], "s", color=colour, label=label, markersize=7)
         legend_above(axes, 8, handletextpad=0.2, columnspacing=1)
     return ReportFigure(
-        figure, f"Schedule under {label}: nodes used by every job over time.", f"Gantt chart of {label}."
+        figure, f"Schedule under {label}: {log.unit}s used by every job over time.", f"Gantt chart of {label}."
     )
 
 
@@ -225,7 +225,7 @@ def _schedule_image(
     right = (log.end_s[gantt_rows.segment] - first) * pixels_per_s
     low, high = gantt_rows.first * pixels_per_row, (gantt_rows.first + gantt_rows.count) * pixels_per_row
     tops = np.array([top for top, _ in sizes][:-1])
-    size_class = np.searchsorted(tops, log.jobs_table["nodes"][log.job[gantt_rows.segment]], side="left")
+    size_class = np.searchsorted(tops, log.size[log.job[gantt_rows.segment]], side="left")
     covered = np.zeros((height, width))
     mixed = np.zeros((height, width, 3))
     for place, colour in enumerate(size_colours(len(sizes))):

@@ -86,6 +86,7 @@ META_RULES: dict[str, Literal["keep", "drop"]] = {
     "format": "keep",
     "max_procs": "keep",
     "max_nodes": "keep",
+    "unit": "keep",
     "unix_start_s": "keep",
     "time_zone": "keep",
     "largest_machine": "keep",
@@ -223,8 +224,9 @@ def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
 
 
 def _most(jobs: JobTable, name: str) -> float:
-    if name == "nodes":
-        size = jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
+    if name in ("nodes", "cores"):
+        size = jobs.meta.get("max_nodes", jobs.meta.get("max_procs"))
+        size = size if name == "nodes" else jobs.meta.get("max_procs")
         return MAX_TIME_S if size is None else float(size)
     return COLUMNS[name].maximum
 

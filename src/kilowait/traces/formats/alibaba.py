@@ -156,6 +156,7 @@ def _gaia(rows: CsvRows, report: CleaningReport) -> RawColumns:
     cpus = rows.numbers("cpus")
     draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
+    draft.unit = "processor"
     report.add("note", "arrival_time and length are in hours; cpus used as nodes")
     report.add("note", "this sample of two months has arrivals resampled over a year by its authors")
     return draft

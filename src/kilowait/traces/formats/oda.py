@@ -47,6 +47,7 @@ def read_oda(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
     if "num_nodes_alloc" not in rows and "num_nodes_req" not in rows:
         report.add("note", "no column of nodes: CPUs used as nodes")
         draft.numbers["nodes"] = draft.numbers["cores"]
+        draft.unit = "processor"
     if "requested_seconds" in rows:
         draft.numbers["estimate_s"] = _positive(rows, "requested_seconds")
     _status(draft, rows, report)

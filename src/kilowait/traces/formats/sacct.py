@@ -104,7 +104,7 @@ def read_sacct(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, 
     )
     if not {"allocnodes", "nnodes", "alloctres", "reqnodes", "reqtres"} & set(names):
         report.add("note", "no column of nodes: CPUs used as nodes")
-        nodes = draft.numbers["cores"]
+        nodes, draft.unit = draft.numbers["cores"], "processor"
     elif not {"allocnodes", "nnodes", "alloctres"} & set(names):
         report.add("note", "no column of allocated nodes: requested nodes used")
     draft.numbers["nodes"] = _either(nodes, requested_nodes)

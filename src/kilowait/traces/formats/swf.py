@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError
 from kilowait.traces.cell_parser import CodedNames, coded
-from kilowait.traces.clean import Flags, Floats, RawColumns
+from kilowait.traces.clean import LARGEST_SIZE, Flags, Floats, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.formats.swf_extensions import (
     Extra,
@@ -82,6 +82,8 @@ def read_swf(source: TraceInput, report: CleaningReport) -> tuple[RawColumns, di
         draft.numbers["memory_mb"] = _known(rows.take(9)) / 1e6
     else:
         draft.numbers["memory_mb"] = _known(rows.take(9)) * 1.024e-3 * draft.numbers["nodes"]
+    if placements is None:
+        _count_nodes(draft, meta, report)
     draft.words = {
         "user": _numbered(rows.take(11), "user (field 12)", rows.line, report),
         "account": _numbered(rows.take(12), "group (field 13)", rows.line, report),
@@ -159,6 +161,23 @@ def _processors(
     instead = ~has_allocated & has_requested & ~never & ~unstarted
     reason = "processors allocated (field 5) unknown: processors requested (field 8) used"
     report.add_rows("corrected" if has_allocated.any() else "note", reason, instead, draft.line)
+
+
+def _count_nodes(draft: RawColumns, meta: dict[str, Any], report: CleaningReport) -> None:
+    """The cores and nodes of jobs from their processors, which SWF counts, and from the sizes in the header."""
+    processors, nodes = meta.get("max_procs"), meta.get("max_nodes")
+    if nodes is not None and (processors is None or processors == nodes):
+        return
+    counted = draft.numbers["cores"] = draft.numbers["nodes"]
+    draft.unit = "processor"
+    if nodes is None or processors is None:
+        report.add("note", "the header has no MaxNodes: the log counts processors, and nodes are unknown")
+    elif processors < nodes:
+        report.add("note", f"MaxProcs {processors:,} is below MaxNodes {nodes:,}: nodes are unknown")
+    else:
+        draft.unit = "core"
+        valid = (counted >= 1) & (counted <= LARGEST_SIZE) & (counted == np.floor(counted))
+        draft.numbers["nodes"] = np.where(valid, np.ceil(counted * nodes / processors), counted)
 
 
 def _status(draft: RawColumns, status: Floats, report: CleaningReport) -> None:

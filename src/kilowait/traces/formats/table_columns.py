@@ -176,6 +176,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, report: CleaningR
         other = "cores" if "cores" in numbers else "gpus"
         report.add("note", f"no column of nodes: {other} used as nodes")
         numbers["nodes"] = numbers[other]
+        draft.unit = "processor" if other == "cores" else "node"
     if kind != "own" and "estimate_s" in numbers:
         numbers["estimate_s"] = np.where(numbers["estimate_s"] > 0, numbers["estimate_s"], np.nan)
     if kind == "slurmdb" and "estimate_s" in numbers:

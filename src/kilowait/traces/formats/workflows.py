@@ -59,6 +59,8 @@ def _resource_types(draft: RawColumns, rows: CsvRows, amount: Floats, report: Cl
     gpu = np.array([kind.lower().rstrip("s") == "gpu" for kind in kinds], np.bool_)[places]
     if gpu.any():
         set_gpus_on_any_nodes(draft, amount, gpu)
+    else:
+        draft.unit = "processor"
     draft.numbers["cores"] = np.where(gpu, np.nan, amount)
     report.add_rows("note", "resource_type is no GPU: the resources are CPUs and count as nodes", ~gpu, rows.line)
 

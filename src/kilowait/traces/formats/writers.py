@@ -25,10 +25,20 @@ _SWF_COLUMNS = frozenset(
 
 
 def _machine(jobs: JobTable, cluster: Cluster | None) -> int:
+    """The size of the machine, in the unit of the jobs."""
     if cluster is not None:
-        return cluster.nodes
-    largest = int(jobs["nodes"].max()) if len(jobs) else 1
-    return int(jobs.meta.get("max_procs", jobs.meta.get("max_nodes", largest)))
+        return cluster.size
+    largest = int(jobs.size.max()) if len(jobs) else 1
+    return largest if jobs.machine_size is None else jobs.machine_size
+
+
+def _sizes_in_header(jobs: JobTable, cluster: Cluster | None) -> list[str]:
+    """MaxNodes and MaxProcs; a log of processors whose nodes are unknown has no MaxNodes."""
+    size = _machine(jobs, cluster)
+    if jobs.unit == "processor":
+        return [f"; MaxProcs: {size}"]
+    nodes = size if jobs.unit == "node" else jobs.meta["max_nodes"] if cluster is None else cluster.nodes
+    return [f"; MaxNodes: {nodes}", f"; MaxProcs: {size}"]
 
 
 def _format_number(value: float) -> str:
@@ -54,29 +64,30 @@ def _no_negative_times(jobs: JobTable, what: str) -> None:
 def swf_bytes(jobs: JobTable, cluster: Cluster | None) -> bytes:
     """The jobs in the Standard Workload Format; columns without a field are named in the header."""
     _no_negative_times(jobs, "SWF")
-    size = _machine(jobs, cluster)
+    jobs = jobs if cluster is None else cluster.sized(jobs)
     header = [f"; {key}: {line}" for key, line in _header_lines(jobs)]
-    lost = [name for name in jobs.columns if name not in _SWF_COLUMNS]
-    header += [f"; MaxJobs: {len(jobs)}", f"; MaxRecords: {len(jobs)}", f"; MaxNodes: {size}", f"; MaxProcs: {size}"]
+    kept = _SWF_COLUMNS if jobs.unit == "node" else _SWF_COLUMNS | {"cores"}
+    lost = [name for name in jobs.columns if name not in kept]
+    header += [f"; MaxJobs: {len(jobs)}", f"; MaxRecords: {len(jobs)}", *_sizes_in_header(jobs, cluster)]
     if lost:
         header.append(f"; Note: left out, because SWF has no field for it: {', '.join(lost)}")
     for number, name in enumerate(jobs.labels.get("queue", ())):
         header.append(f"; Queue: {number} {' '.join(name.split())}")
-    nodes = jobs["nodes"]
+    size = jobs.size
     unknown = np.full(len(jobs), -1, np.int64)
     cancel = jobs.column("cancel_s")
     unrun = np.isfinite(cancel) & (jobs["runtime_s"] == 0)
     wait = np.where(unrun, np.maximum(cancel - jobs["submit_s"], 0), jobs.column("wait_s"))
-    memory = jobs["memory_mb"] / 1.024e-3 / nodes if "memory_mb" in jobs else unknown
+    memory = jobs["memory_mb"] / 1.024e-3 / size if "memory_mb" in jobs else unknown
     columns = [
         jobs["job_id"],
         jobs["submit_s"],
         wait,
         np.where(unrun, -1.0, jobs["runtime_s"]),
-        np.where(unrun, -1, nodes),
+        np.where(unrun, -1, size),
         unknown,
         unknown,
-        nodes,
+        size,
         jobs["estimate_s"],
         memory,
         np.where(unrun & (jobs.column("status") == -1), 5, jobs.column("status")),
@@ -137,6 +148,7 @@ def parquet_bytes(jobs: JobTable, cluster: Cluster | None) -> bytes:
 def batsim_bytes(jobs: JobTable, cluster: Cluster | None) -> bytes:
     """Batsim workload with delay profiles; jobs of equal run time share a profile."""
     _no_negative_times(jobs, "Batsim")
+    jobs = jobs if cluster is None else cluster.sized(jobs)
     runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
     limit = jobs.column("limit_s")
     limit = np.where(np.isnan(limit), jobs["estimate_s"], limit)
@@ -144,7 +156,7 @@ def batsim_bytes(jobs: JobTable, cluster: Cluster | None) -> bytes:
         jobs["job_id"].tolist(),
         jobs["submit_s"].tolist(),
         np.maximum(limit, SHORTEST_S).tolist(),
-        jobs["nodes"].tolist(),
+        jobs.size.tolist(),
         runtime,
         strict=True,
     )
