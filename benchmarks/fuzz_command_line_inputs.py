@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[float, str]] = {
     "compare": (10, "lublin:40:8 --policies fcfs,sjf --workers 1"),
     "report": (3, "run"),
     "energy describe": (5, "power.toml"),
+    "energy template": (0, ""),  # has no parameters to change
     "energy controls": (5, "lublin:20:8 --power taurus --workers 1"),
     "train": (2, f"lublin:80:8 --out new {_SMALL}"),
     "tune": (0.5, "lublin:80:8 --out new --trials 1 --total-timesteps 64"),

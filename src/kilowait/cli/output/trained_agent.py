@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import console
@@ -61,6 +61,7 @@ def show_gpu_evaluation(evaluation: Mapping[str, Any]) -> None:
     """Print the test results on a GPU cluster, and the ratio of the agent to the best policy."""
     rows = sorted(evaluation["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
     print(f"test jobs: {evaluation['windows']} windows of {evaluation['window_jobs']:,} jobs, every job counted\n")
+    formats: dict[str, Callable[[float], str]]
     formats = dict.fromkeys(("mean_jct_s", "p95_jct_s", "makespan_s"), console.span)
     formats |= dict.fromkeys(("gpu_utilization", "flops_utilization"), console.percent)
     header = ["", *(console.heading(AGENT_METRIC_NAMES[metric]) for metric in formats)]
