@@ -36,7 +36,7 @@ SOURCE = RunSource(
     "runs/<x>",
     "comparison",
     {
-        "layout": 1,
+        "layout": 2,
         "kind": "comparison",
         "versions": {"python": "3.11.2", "numpy": "2.1"},
         "command": ["kilowait", "compare", "a b.swf"],

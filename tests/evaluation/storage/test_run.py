@@ -105,6 +105,10 @@ def test_other_folders_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"kind": "run", "layout": 99}))
     with pytest.raises(InputError, match="layout 99"):
         load_run(tmp_path)
+    # Layout 1 had the nodes of a machine where layout 2 has its nodes or cores.
+    (tmp_path / "manifest.json").write_text(json.dumps({"kind": "run", "layout": 1, "files": {}}))
+    with pytest.raises(InputError, match="layout 1; this version of kilowait reads layout 2: write it again"):
+        load_run(tmp_path)
 
 
 def test_files_of_two_runs_are_not_mixed(tmp_path):

@@ -27,7 +27,7 @@ from kilowait.files.documents import read_json_object, to_toml
 from kilowait.files.fields import Anything, Either, Field, Flag, Null, Number, Record, Text, Values, check_fields
 from kilowait.files.regular_file import member_path, sha256
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the folder layout; folders with another version are refused."""
 MAX_FILES = 10_000
 """Maximum number of files of a folder."""
