@@ -242,10 +242,11 @@ def backfill(
             g = place(s, job, EVERY_GROUP)
             if g >= 0:
                 start(s, job, g)
-                # Position of the gap; a ranked candidate may be anywhere behind closed_at.
+                # Position of the gap; a ranked candidate may be anywhere behind closed_at. The long queues of runs
+                # with bounded scores are sorted by number; the queues of look-ahead are not.
                 gap = at - 1
                 if ranked:
-                    gap = k.closed_at if new_only else (position_of(s, job) if k.time_dependent else k.queue_lo)
+                    gap = k.closed_at if new_only else (position_of(s, job) if k.bounded else k.queue_lo)
                 first_gap = gap if first_gap < 0 else min(gap, first_gap)
                 gaps += 1
                 free, latest, extra = bounds(s)
