@@ -20,6 +20,7 @@ from tests.oracle.model import (
     groups_of,
     need_of,
     pools_per_node,
+    sized,
 )
 from tests.oracle.priority_rules import PREDICTING
 from tests.oracle.workloads import Case
@@ -42,7 +43,7 @@ def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
     assert len(results) == len(case.jobs), f"{len(results)} results for {len(case.jobs)} jobs"
     for job, result in zip(case.jobs, results, strict=True):
         what = f"job {job.job_id}: {result}"
-        fitting = groups_of(job, case.groups, case.queues, case.reservations)
+        fitting = groups_of(sized(job, case.groups), case.groups, case.queues, case.reservations)
         assert result.outcome in STARTED + UNSTARTED, what
         ran = result.outcome in STARTED
         assert (result.start is not None) == (result.end is not None) == (result.group is not None) == ran, what
@@ -87,7 +88,7 @@ def left_at(case: Case, job: ReferenceJob, result: Result) -> float | None:
     if result.outcome != "rejected":
         return None
     assert result.eligible is not None
-    if not groups_of(job, case.groups, case.queues, case.reservations):
+    if not groups_of(sized(job, case.groups), case.groups, case.queues, case.reservations):
         return result.eligible
     ended = reservation_end(case, job)
     assert ended is not None
@@ -111,7 +112,7 @@ def never_oversubscribed(case: Case, results: Sequence[Result]) -> None:
     """
     changes = changes_of(case.groups, case.outages, case.reservations)
     for g, group in enumerate(all_groups(case.groups, case.reservations)):
-        here = [(j, r) for j, r in zip(case.jobs, results, strict=True) if r.group == g]
+        here = [(sized(j, case.groups), r) for j, r in zip(case.jobs, results, strict=True) if r.group == g]
         own = [change for change in changes if change.group == g]
         whole = group.nodes if g < len(case.groups) else 0
         for time in sorted({r.start for _, r in here if r.start is not None}):

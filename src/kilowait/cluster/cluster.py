@@ -279,11 +279,11 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """Size of the machine in `unit`s, ignoring outages: its nodes, cores or processors."""
+        """Size of the machine in units of `unit`, ignoring outages: its nodes, cores or processors."""
         return sum(self.units_of(group, group.nodes) for group in self.groups)
 
     def units_of(self, group: NodeGroup, nodes: int) -> int:
-        """Size of some nodes of a group in `unit`s."""
+        """Size of some nodes of a group in units of `unit`."""
         return nodes if self.unit == "node" else group.cores_of(nodes)
 
     @property

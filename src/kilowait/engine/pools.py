@@ -31,7 +31,7 @@ class ResourcePools:
     """CAPACITY_CHANGE rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_size: Ints
-    """Available size of the machine over time, in `unit`s."""
+    """Available size of the machine over time, in units of `unit`."""
     reservation_end_s: npt.NDArray[np.float64]
     """Of each group: end of the reservation that it belongs to; infinite: none."""
     like: Ints

@@ -158,7 +158,7 @@ class ExecutionLog:
 
     @property
     def size(self) -> Ints:
-        """Per row of `jobs_table`: what the job is allocated, in `unit`s."""
+        """Per row of `jobs_table`: what the job is allocated, in units of `unit`."""
         return self.jobs_table.size
 
     def jobs(self) -> JobRecords:

@@ -76,7 +76,7 @@ class JobTable(NamedColumns):
 
     @property
     def size(self) -> npt.NDArray[np.int64]:
-        """What each job requests, in `unit`s: its nodes, or its cores, at least 1.
+        """What each job requests, in units of `unit`: its nodes, or its cores, at least 1.
 
         `kilowait.Cluster.sized` converts a table to the unit of a machine.
 
@@ -91,7 +91,7 @@ class JobTable(NamedColumns):
 
     @property
     def machine_size(self) -> int | None:
-        """Size of the machine in `unit`s, if the log states it.
+        """Size of the machine in units of `unit`, if the log states it.
 
         >>> JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[], meta={"max_nodes": 24}).machine_size
         24

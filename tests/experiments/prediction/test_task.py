@@ -49,7 +49,7 @@ def test_model_card_gives_the_same_task(log):
     prepared = load_dataset(PredictionTask(log, target="power", cluster="16", power="taurus"))
     predictor = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
     task = task_for_predictor(predictor.card, PredictionTask("later.swf"))
-    assert task == PredictionTask("later.swf", target="power", cluster="nodes:16", label_source="both", power="taurus")
+    assert task == PredictionTask("later.swf", target="power", cluster="16", label_source="both", power="taurus")
     assert task_for_predictor(predictor.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 

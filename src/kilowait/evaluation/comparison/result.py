@@ -118,7 +118,7 @@ class Comparison:
     trace: str
     """Name of the trace, as it was given."""
     size: int
-    """Size of the machine, in `unit`s."""
+    """Size of the machine, in units of `unit`."""
     windows: Windows
     policies: tuple[PolicyConfig, ...]
     logs: Callable[[int, int], ExecutionLog]
