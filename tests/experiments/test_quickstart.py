@@ -40,7 +40,7 @@ def test_quickstart_writes_a_report_and_is_deterministic(tmp_path, capsys):
     assert comparison.windows.first.min() >= 0.8 * 12_000
     assert [policy.kind for policy in comparison.policies].count("agent") == 1
     results = found.results["traces"][0]
-    compared = [sentence for sentence in results["sentences"] if " agent and " in sentence]
+    compared = [sentence for sentence in results["sentences"] if "between agent and " in sentence]
     assert len(compared) == 8 and any("rests on only 9 windows" in sentence for sentence in results["sentences"])
     assert load_agent(one / "agent" / "agent.json").provenance["seed"] == 3
     assert main(["quickstart", "--fast", "--seed", "4", "--out", str(one)]) == 0

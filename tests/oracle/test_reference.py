@@ -309,7 +309,7 @@ def test_reservation() -> None:
     run = go(jobs, reservations=[Reservation("r", "g", 2, 10, 20, -math.inf)])
     assert starts(run) == [10, 0, 20, None, None, 15, 10]
     assert [r.group for r in run.results] == [1, 0, 0, None, None, 1, 0]
-    assert outcomes(run)[3:5] == ["rejected", "unstarted"]
+    assert outcomes(run)[3:5] == ["rejected", "rejected"]
 
 
 def test_shared_pools() -> None:
