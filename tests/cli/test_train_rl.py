@@ -60,7 +60,7 @@ def test_graph_network_on_a_gpu_cluster(kilowait, folder):
     args = ("--cluster", "gpu-mixed", "--algo", "ppo", "--network", "gat", "--total-timesteps", "128")
     options = ("--num-envs", "2", "--episode-jobs", "20", "--queue-window", "8", "--window", "40", "--windows", "2")
     result = kilowait("train", trace, *args, *options, "--out", out)
-    assert "agent: " in result.out and "update 1," in result.err
+    assert "The agent is " in result.out and "update 1," in result.err
     cluster = kw.Cluster.preset("gpu-mixed")
     jobs, agent = kw.synth.gpu_workload(60, cluster, load=1.2, seed=1), kw.load_agent(out)
     assert (

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
+from kilowait.experiments.comparison import run_matrix
 from kilowait.experiments.comparison.compare import prepare, run, save
 from kilowait.experiments.comparison.plan import ComparisonPlan, WindowOptions, parse_window_options
 from kilowait.experiments.comparison.results import summarize_comparison
@@ -65,14 +67,24 @@ def test_progress_of_a_run_in_this_process_is_reported():
     assert shares.count(1.0) >= 2 and all(0 <= share <= 1 for share in shares)
 
 
-@pytest.mark.slow
-def test_progress_of_runs_in_other_processes_is_reported():
-    """Each process runs one policy on one large window, for longer than the time between two reports."""
-    prepared = prepare(plan("multifactor,wfp3", traces=("lublin:60000:64:1.3:1",), windows=1, window_jobs=59_000))
-    shares = []
-    run(prepared, workers=2, running=shares.append)
-    assert any(0 < share < 2 for share in shares) and max(shares) <= 2.0
-    assert shares[-1] < 2.0  # a process that has returned its results does not count
+def test_progress_of_runs_in_other_processes_is_reported(monkeypatch):
+    """A process stores its unfinished work in shared memory, and the parent process reports the sum."""
+    prepared = prepare(plan(traces=TRACES[:1], windows=1, window_jobs=50))
+    shares, seen, future = [0.0, 0.25], [], Future()
+    inputs = (prepared.cases, prepared.policies, run_matrix._resolve_policies(prepared.policies))
+    for name, value in {"_shares": shares, "_slot": 0, "_worker_inputs": inputs, "POLL_S": 0.01}.items():
+        monkeypatch.setattr(run_matrix, name, value)
+
+    def running(share):
+        seen.append(share)
+        if not future.done():
+            future.set_result(None)
+
+    run_matrix._share_progress(1)(30, 60, 0.1)  # one run is finished, and half of the next one
+    list(run_matrix._completed([future], shares, running))
+    assert seen[0] == 1.75
+    assert len(run_matrix._run_chunk([(0, 0, 0), (0, 1, 0)])) == 2
+    assert shares == [0.0, 0.25]  # a process that has returned its results does not count
 
 
 @pytest.mark.slow
